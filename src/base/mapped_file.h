@@ -1,0 +1,43 @@
+// A read-only memory-mapped file.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace ringkeep {
+
+class MappedFile {
+ public:
+  MappedFile() = default;
+  // Errors (input): missing, not a regular file, unreadable. An empty file maps to an empty span.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept { swap(other); }
+  MappedFile& operator=(MappedFile&& other) noexcept { swap(other); return *this; }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+  // Tells the kernel that [offset, offset + bytes) will not be read again, so that a file that has
+  // been repacked does not count towards peak memory.
+  void drop(size_t offset, size_t bytes) const;
+
+ private:
+  void swap(MappedFile& other) {
+    std::swap(data_, other.data_); std::swap(size_, other.size_); std::swap(path_, other.path_);
+  }
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  std::string path_;
+};
+
+// The whole of a small text file (at most `limit` bytes).
+Result<std::string> read_text_file(const std::string& path, size_t limit);
+
+}  // namespace ringkeep

@@ -1,0 +1,57 @@
+// A small fork-join pool. The caller takes part in the work; workers spin briefly between jobs
+// (decode issues a job every few tens of microseconds) and then sleep.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace ringkeep {
+
+class ThreadPool {
+ public:
+  // threads >= 1, the caller included.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls body(task, thread) once for each task in [0, tasks), in any order, on threads
+  // 0 .. threads()-1, and returns when all are done. Not reentrant; one caller at a time.
+  template <typename Body>
+  void parallel_for(int64_t tasks, const Body& body) {
+    if (tasks <= 0) return;
+    if (tasks == 1 || workers_.empty()) {
+      for (int64_t i = 0; i < tasks; ++i) body(i, 0);
+      return;
+    }
+    run(tasks, [](const void* context, int64_t task, int thread) {
+      (*static_cast<const Body*>(context))(task, thread);
+    }, &body);
+  }
+
+ private:
+  using Function = void (*)(const void* context, int64_t task, int thread);
+  void run(int64_t tasks, Function function, const void* context);
+  void work(int thread);
+  void drain(int thread);
+
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int64_t> next_{0};
+  std::atomic<int> busy_{0};
+  std::atomic<int> sleeping_{0};
+  std::atomic<bool> stop_{false};
+  int64_t tasks_ = 0;
+  Function function_ = nullptr;
+  const void* context_ = nullptr;
+};
+
+}  // namespace ringkeep

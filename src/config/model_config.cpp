@@ -1,0 +1,71 @@
+#include "config/model_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace ringkeep {
+
+const char* layer_kind_name(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::full: return "full";
+    case LayerKind::sliding: return "sliding";
+    case LayerKind::chunked: return "chunked";
+    case LayerKind::shared: return "shared";
+    case LayerKind::recurrent: return "recurrent";
+  }
+  return "?";
+}
+
+namespace {
+
+constexpr double kTwoPi = 2.0 * std::numbers::pi;
+
+// Llama 3.1: low frequencies are divided by `factor`, high ones kept, a linear blend between
+// (wavelength measured against the original context).
+double llama3_frequency(const RopeSpec& rope, double frequency) {
+  const double wavelength = kTwoPi / frequency;
+  const double low = rope.original_context / rope.low_freq_factor;
+  const double high = rope.original_context / rope.high_freq_factor;
+  if (wavelength < high) return frequency;
+  if (wavelength > low) return frequency / rope.factor;
+  const double smooth = (rope.original_context / wavelength - rope.low_freq_factor) /
+                        (rope.high_freq_factor - rope.low_freq_factor);
+  return (1.0 - smooth) * frequency / rope.factor + smooth * frequency;
+}
+
+// YaRN (Peng et al. 2023, "NTK-by-parts"): the pair index at which a frequency turns `rotations`
+// times within the original context.
+double yarn_pair(const RopeSpec& rope, double rotations) {
+  return rope.rotary_dim * std::log(rope.original_context / (rotations * kTwoPi)) /
+         (2.0 * std::log(rope.theta));
+}
+
+}  // namespace
+
+std::vector<float> rope_frequencies(const RopeSpec& rope) {
+  const int pairs = rope.rotary_dim / 2;
+  std::vector<float> result(static_cast<size_t>(pairs));
+  const double first = std::max(0.0, std::floor(yarn_pair(rope, rope.beta_fast)));
+  const double last =
+      std::min(rope.rotary_dim - 1.0, std::ceil(yarn_pair(rope, rope.beta_slow)));
+  for (int i = 0; i < pairs; ++i) {
+    double frequency = std::pow(rope.theta, -2.0 * i / rope.rotary_dim);
+    switch (rope.scaling) {
+      case RopeSpec::Scaling::none: break;
+      case RopeSpec::Scaling::linear: frequency /= rope.factor; break;
+      case RopeSpec::Scaling::llama3: frequency = llama3_frequency(rope, frequency); break;
+      case RopeSpec::Scaling::yarn: {
+        const double span = first == last ? 0.001 : last - first;
+        const double ramp = std::clamp((i - first) / span, 0.0, 1.0);
+        frequency = frequency / rope.factor * ramp + frequency * (1.0 - ramp);
+        break;
+      }
+    }
+    if (!rope.factors.empty()) frequency /= rope.factors[static_cast<size_t>(i)];
+    result[static_cast<size_t>(i)] = static_cast<float>(frequency);
+  }
+  return result;
+}
+
+}  // namespace ringkeep

@@ -1,0 +1,25 @@
+// The name of the SIMD target that dispatch chooses; also the smallest example of a kernel file.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/target.cpp"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+RK_TARGET_ATTRIBUTES()
+namespace ringkeep::kernels::cpu {
+namespace HWY_NAMESPACE {
+
+const char* name() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ringkeep::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ringkeep::kernels::cpu {
+
+HWY_EXPORT(name);
+const char* target_name() { return HWY_DYNAMIC_DISPATCH(name)(); }
+
+}  // namespace ringkeep::kernels::cpu
+#endif

@@ -1,0 +1,13 @@
+// The scalar reference of every op. Always built; the documentation of each op.
+#pragma once
+
+#include "kernels/api/ops.h"
+
+namespace ringkeep::kernels::ref {
+
+void add_dense_kernels(Ops& ops);      // embed, rms_norm, rope_table, norm_rope, glu, add, softcap
+void add_linear_kernels(Ops& ops);
+void add_kv_kernels(Ops& ops);         // kv_append, kv_read
+void add_attention_kernels(Ops& ops);
+
+}  // namespace ringkeep::kernels::ref

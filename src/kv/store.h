@@ -1,0 +1,100 @@
+// The page pool and the page tables: who owns which token slots. Bookkeeping only; kernels touch the
+// bytes. A step appends rows to sequences, then each is committed or taken back.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/api/ops.h"
+#include "kv/plan.h"
+
+namespace ringkeep::kv {
+
+using SequenceId = int32_t;
+
+// Rows that one sequence adds in a step.
+struct StepEntry {
+  SequenceId sequence = 0;
+  int64_t row0 = 0;      // first row of the step's tensors
+  int64_t rows = 0;
+  const int64_t* span_end = nullptr;  // see KvSegment; [rows] or null
+};
+
+// What the kernels need for one group in one step.
+struct GroupBatch {
+  std::vector<kernels::KvSegment> segments;  // of the sequences that live in this group now
+  std::vector<int64_t> slots;                // [rows of the step]; -1 where the row is elsewhere
+};
+
+// The kernels' view of a step. Valid until the next call that changes the store.
+struct KvBatch {
+  int64_t rows = 0;
+  std::vector<GroupBatch> groups;            // by group of the plan
+  std::vector<StepEntry> entries;
+  std::vector<std::vector<kernels::PageRef>> pages;  // backing of the segments
+};
+
+// Where a layer's bytes lie in one group.
+struct LayerStorage {
+  int group = 0;
+  std::byte* data = nullptr;   // page 0
+  int64_t page_stride = 0;     // bytes
+};
+
+struct GroupUsage {
+  int64_t pages_used = 0;
+  int64_t pages_total = 0;
+  size_t bytes_used = 0;       // all layers of the group
+};
+
+class Store {
+ public:
+  // The plan must be runnable. Reserves address space for the whole pool; memory is taken as pages
+  // are first written and given back when they are freed.
+  static Result<std::unique_ptr<Store>> create(const KvPlan& plan, kernels::Device& device,
+                                               const kernels::Ops& ops);
+  ~Store();
+
+  // A new, empty sequence. Fails (runtime) when `parallel` sequences are open.
+  Result<SequenceId> open();
+  // A sequence with the same committed rows; pages are shared, a partly filled one copied on write.
+  Result<SequenceId> fork(SequenceId from);
+  void close(SequenceId sequence);
+
+  // Reserves slots for the rows of a step; a sequence appears once. On failure (runtime: no free
+  // pages; longer than ctx) the store is as before. Rows must not straddle max_step_rows().
+  Result<KvBatch> begin_step(std::span<const StepEntry> entries);
+  // Keeps the first `rows` appended rows of the sequence's open step and drops the rest.
+  // Crossing --quantized-kv-start re-encodes the sequence's rows (uses exec).
+  Status commit(SequenceId sequence, int64_t rows, kernels::Exec& exec);
+  // Drops the sequence's open step.
+  void abort_step(SequenceId sequence);
+  // Takes back the last `rows` committed rows. Fails (runtime) beyond rollback_limit().
+  Status rollback(SequenceId sequence, int64_t rows);
+
+  int64_t length(SequenceId sequence) const;          // committed rows
+  int64_t rollback_limit(SequenceId sequence) const;  // rows that rollback() would accept now
+  // Most rows that a step may add to the sequence now (chunk, ctx, and the cut at the quantized start).
+  int64_t max_step_rows(SequenceId sequence) const;
+
+  // The storage of a layer: one entry, or two with --quantized-kv-start (f16 first). A shared layer
+  // has its donor's.
+  std::span<const LayerStorage> storage(int layer) const;
+  std::vector<GroupUsage> usage() const;
+  size_t bytes_used() const;
+  const KvPlan& plan() const;
+
+  // Token indices whose rows are present for the sequence in a group, ascending (tests, /kv).
+  std::vector<int64_t> resident(SequenceId sequence, int group) const;
+  // Slot of a resident token index, or -1.
+  int64_t slot(SequenceId sequence, int group, int64_t index) const;
+
+ private:
+  Store();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ringkeep::kv

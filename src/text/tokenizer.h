@@ -1,0 +1,50 @@
+// Text to token ids and back.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "config/tokenizer_data.h"
+
+namespace ringkeep::text {
+
+class Tokenizer {
+ public:
+  // Errors (input): inconsistent sizes, ids outside the vocabulary, patterns that do not compile,
+  // merges that make no token.
+  static Result<std::unique_ptr<Tokenizer>> create(TokenizerData data);
+  ~Tokenizer();
+
+  struct EncodeOptions {
+    bool add_special = true;    // BOS / EOS as the model wants; never a second BOS
+    bool parse_special = true;  // control tokens written in the text become their ids
+  };
+  // Invalid UTF-8: every bad byte goes through byte fallback as it is (byte-level: as it is).
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
+  std::vector<int32_t> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
+
+  // The bytes that a token adds to the text (control tokens: nothing unless `special`).
+  std::string bytes(int32_t id, bool special = false) const;
+  // The text of many tokens, as the reference implementation decodes them (the first piece's
+  // prefix space of SentencePiece models removed).
+  std::string decode(std::span<const int32_t> ids, bool special = false) const;
+
+  // The id of a piece exactly as the vocabulary has it, or -1.
+  int32_t id_of(std::string_view piece) const;
+  const std::string& piece(int32_t id) const;
+  bool is_control(int32_t id) const;
+  bool ends_generation(int32_t id) const;
+  int64_t size() const;
+  const TokenizerData& data() const;
+
+ private:
+  Tokenizer();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ringkeep::text
