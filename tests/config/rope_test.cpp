@@ -29,9 +29,15 @@ void expect_by_parts(const RopeSpec& rope, double low_wavelength, double high_wa
   const auto scaled = rope_frequencies(rope);
   for (size_t i = 0; i < plain.size(); ++i) {
     const double wavelength = 2 * M_PI / plain[i];
-    if (wavelength < high_wavelength) EXPECT_FLOAT_EQ(scaled[i], plain[i]) << i;
-    if (wavelength > low_wavelength) EXPECT_NEAR(scaled[i] / plain[i], 1 / rope.factor, 1e-6) << i;
-    if (i > 0) EXPECT_LT(scaled[i], scaled[i - 1]);
+    if (wavelength < high_wavelength) {
+      EXPECT_FLOAT_EQ(scaled[i], plain[i]) << i;
+    }
+    if (wavelength > low_wavelength) {
+      EXPECT_NEAR(scaled[i] / plain[i], 1 / rope.factor, 1e-6) << i;
+    }
+    if (i > 0) {
+      EXPECT_LT(scaled[i], scaled[i - 1]);
+    }
   }
 }
 

@@ -47,7 +47,9 @@ TEST_P(Balance, FoldedEqualsExplicitAndScoresStay) {
   for (int i = 0; i < dim; ++i) {
     ASSERT_TRUE(std::isfinite(c[static_cast<size_t>(i)]) && c[static_cast<size_t>(i)] > 0);
     log_sum += std::log(c[static_cast<size_t>(i)]);
-    if (i < pairs) EXPECT_EQ(c[static_cast<size_t>(i)], c[static_cast<size_t>(i + pairs)]);
+    if (i < pairs) {
+      EXPECT_EQ(c[static_cast<size_t>(i)], c[static_cast<size_t>(i + pairs)]);
+    }
   }
   EXPECT_NEAR(log_sum / dim, 0.0, 1e-5);
 
