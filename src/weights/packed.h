@@ -1,27 +1,46 @@
-// TensorTable -> PackedTensor: repacks matrices in parallel into the backend's layout.
+// Matrices and vectors in device memory, in the backend's layout.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "checkpoint/checkpoint.h"
 #include "kernels/api/ops.h"
+#include "quant/source_tensor.h"
 
 namespace ringkeep::weights {
 
-// A matrix in device memory with the buffer that holds it.
+// A matrix with the buffer that holds it; empty when rows == 0.
 struct OwnedTensor {
   kernels::PackedTensor tensor;
   kernels::DeviceBuffer buffer;
+  explicit operator bool() const { return tensor.rows > 0; }
 };
 
-// A float vector in device memory (norm weights, biases), or empty.
+// A float32 vector in device memory (norm weights, biases), or empty.
 struct OwnedVector {
   kernels::DeviceBuffer buffer;
   int64_t size = 0;
   const float* data() const { return size > 0 ? buffer.as<float>() : nullptr; }
 };
+
+struct PackOptions {
+  int weight_bits = 0;    // quantize dense matrices while loading; 0: keep them dense
+  int weight_group = 64;
+};
+
+// Source row of each packed row, or empty for the identity.
+using RowOrder = std::vector<int64_t>;
+
+// The packed format that the matrix will have. Errors (input) name the tensor: no weight type,
+// columns that the group does not divide.
+Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source, const PackOptions& options);
+
+// Repacks a matrix, in parallel over blocks of rows.
+Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const RowOrder& order,
+                                const PackOptions& options, const kernels::Ops& ops,
+                                kernels::Device& device);
+
+Result<OwnedVector> upload(const std::vector<float>& values, kernels::Device& device);
 
 }  // namespace ringkeep::weights

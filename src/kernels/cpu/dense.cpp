@@ -1,0 +1,191 @@
+// Vector versions of the small float32 ops. Sums run in kLanes fixed partial sums and are folded in
+// one order, whatever the SIMD width.
+#include <algorithm>
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/dense.cpp"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+RK_TARGET_ATTRIBUTES()
+namespace ringkeep::kernels::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kLanes = 16;
+using D = hn::CappedTag<float, kLanes>;
+
+// Sum of squares of x [n]: 16 partial sums (element i goes to sum i % 16), folded as a tree.
+inline float sum_of_squares(const float* x, int64_t n) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN float partial[kLanes] = {};
+  const int64_t whole = n / kLanes * kLanes;
+  for (int64_t lane = 0; lane < kLanes; lane += lanes) {
+    auto sum = hn::Zero(d);
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      const auto v = hn::LoadU(d, x + i + lane);
+      sum = hn::MulAdd(v, v, sum);
+    }
+    hn::StoreU(sum, d, partial + lane);
+  }
+  for (int64_t i = whole; i < n; ++i) partial[i - whole] += x[i] * x[i];
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) partial[i] += partial[i + half];
+  return partial[0];
+}
+
+inline void norm_row(const float* x, const float* weight, const float* residual, float* y, int64_t n,
+                     float eps) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float scale = 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
+  const auto vscale = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    auto v = hn::Mul(hn::LoadU(d, x + i), vscale);
+    if (weight != nullptr) v = hn::Mul(v, hn::LoadU(d, weight + i));
+    if (residual != nullptr) v = hn::Add(hn::LoadU(d, residual + i), v);
+    hn::StoreU(v, d, y + i);
+  }
+  for (; i < n; ++i) {
+    float v = x[i] * scale;
+    if (weight != nullptr) v *= weight[i];
+    y[i] = residual != nullptr ? residual[i] + v : v;
+  }
+}
+
+// Rows in tasks of about kTaskElements values: one row of a decode step is no parallel job.
+constexpr int64_t kTaskElements = 16384;
+
+template <typename Body>
+inline void for_rows(Exec& exec, int64_t rows, int64_t elements_per_row, const Body& body) {
+  const int64_t step = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, elements_per_row));
+  exec.pool().parallel_for((rows + step - 1) / step, [&](int64_t task, int) {
+    const int64_t end = std::min(rows, (task + 1) * step);
+    for (int64_t r = task * step; r < end; ++r) body(r);
+  });
+}
+
+void rms_norm(const RmsNormParams& p, Exec& exec) {
+  for_rows(exec, p.rows, p.cols, [&](int64_t r) {
+    norm_row(p.x + r * p.x_stride, p.weight,
+             p.residual != nullptr ? p.residual + r * p.y_stride : nullptr, p.y + r * p.y_stride,
+             p.cols, p.eps);
+  });
+}
+
+inline void rotate(float* x, const float* cos, const float* sin, int64_t pairs) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= pairs; i += lanes) {
+    const auto a = hn::LoadU(d, x + i);
+    const auto b = hn::LoadU(d, x + pairs + i);
+    const auto c = hn::LoadU(d, cos + i);
+    const auto s = hn::LoadU(d, sin + i);
+    hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, x + i);
+    hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, x + pairs + i);
+  }
+  for (; i < pairs; ++i) {
+    const float a = x[i];
+    const float b = x[i + pairs];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + pairs] = b * cos[i] + a * sin[i];
+  }
+}
+
+void norm_rope(const NormRopeParams& p, Exec& exec) {
+  for_rows(exec, p.rows, static_cast<int64_t>(p.heads) * p.dim, [&](int64_t r) {
+    for (int h = 0; h < p.heads; ++h) {
+      float* x = p.x + r * p.x_stride + static_cast<int64_t>(h) * p.dim;  // [dim]
+      if (p.norm_weight != nullptr)
+        norm_row(x, p.norm_weight + h * p.norm_head_stride, nullptr, x, p.dim, p.eps);
+      if (p.cos != nullptr) rotate(x, p.cos + r * p.pairs, p.sin + r * p.pairs, p.pairs);
+    }
+  });
+}
+
+// e^x for |x| <= 88: 2^n times a degree-6 polynomial on |r| <= ln2/2 (relative error about 2e-7).
+template <class V>
+inline V exp(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  x = hn::Min(hn::Max(x, hn::Set(d, -87.0f)), hn::Set(d, 88.0f));
+  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.4426950408889634f)));
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);   // ln2 in two parts
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  auto e = hn::Set(d, 1.0f / 720);
+  e = hn::MulAdd(e, r, hn::Set(d, 1.0f / 120));
+  e = hn::MulAdd(e, r, hn::Set(d, 1.0f / 24));
+  e = hn::MulAdd(e, r, hn::Set(d, 1.0f / 6));
+  e = hn::MulAdd(e, r, hn::Set(d, 0.5f));
+  e = hn::MulAdd(e, r, hn::Set(d, 1.0f));
+  e = hn::MulAdd(e, r, hn::Set(d, 1.0f));
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+  return hn::Mul(e, hn::BitCast(d, power));
+}
+
+// Both activations are x * sigmoid(t): silu with t = x; the tanh form of GELU with
+// t = 2 * sqrt(2/pi) * (x + 0.044715 x^3), since (1 + tanh(u)) / 2 = sigmoid(2u).
+template <class V>
+inline V activate(D d, V x, GluKind kind) {
+  auto t = x;
+  if (kind == GluKind::gelu_tanh) {
+    const auto cubic = hn::Mul(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f));
+    t = hn::Mul(hn::Add(x, cubic), hn::Set(d, 1.5957691216057308f));
+  }
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp(d, hn::Neg(t))));
+}
+
+void glu(const GluParams& p, Exec& exec) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for_rows(exec, p.rows, p.cols, [&](int64_t r) {
+    const float* gate = p.gate + r * p.stride;
+    const float* up = p.up + r * p.stride;
+    float* y = p.y + r * p.stride;
+    int64_t i = 0;
+    for (; i + lanes <= p.cols; i += lanes)
+      hn::StoreU(hn::Mul(activate(d, hn::LoadU(d, gate + i), p.kind), hn::LoadU(d, up + i)), d, y + i);
+    if (i < p.cols) {  // the tail through a padded vector: the same arithmetic
+      HWY_ALIGN float g[kLanes] = {};
+      std::copy(gate + i, gate + p.cols, g);
+      hn::Store(activate(d, hn::Load(d, g), p.kind), d, g);
+      for (int64_t j = i; j < p.cols; ++j) y[j] = g[j - i] * up[j];
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ringkeep::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ringkeep::kernels::cpu {
+namespace {
+
+HWY_EXPORT(rms_norm);
+HWY_EXPORT(norm_rope);
+HWY_EXPORT(glu);
+
+template <typename Params>
+bool always(const Params&) { return true; }
+
+}  // namespace
+
+void add_dense_kernels(Ops& ops) {
+  ops.rms_norm.push_back({"highway", always, [](const RmsNormParams& p, Exec& exec) {
+    HWY_DYNAMIC_DISPATCH(rms_norm)(p, exec);
+  }});
+  ops.norm_rope.push_back({"highway", always, [](const NormRopeParams& p, Exec& exec) {
+    HWY_DYNAMIC_DISPATCH(norm_rope)(p, exec);
+  }});
+  ops.glu.push_back({"highway", always, [](const GluParams& p, Exec& exec) {
+    HWY_DYNAMIC_DISPATCH(glu)(p, exec);
+  }});
+}
+
+}  // namespace ringkeep::kernels::cpu
+#endif

@@ -1,0 +1,95 @@
+// Scalar references of the small float32 ops: norms, rotary embedding, gated activations.
+#include <cmath>
+
+#include "kernels/ref/ref.h"
+
+namespace ringkeep::kernels::ref {
+namespace {
+
+// RMSNorm (Zhang & Sennrich 2019). The mean of squares is a float64 sum.
+void norm_row(const float* x, const float* weight, const float* residual, float* y, int64_t cols,
+              float eps) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < cols; ++i) sum += static_cast<double>(x[i]) * x[i];
+  const float scale = static_cast<float>(1.0 / std::sqrt(sum / static_cast<double>(cols) + eps));
+  for (int64_t i = 0; i < cols; ++i) {
+    const float value = x[i] * scale * (weight != nullptr ? weight[i] : 1.0f);
+    y[i] = residual != nullptr ? residual[i] + value : value;
+  }
+}
+
+void rms_norm(const RmsNormParams& p, Exec& exec) {
+  exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
+    norm_row(p.x + r * p.x_stride, p.weight,
+             p.residual != nullptr ? p.residual + r * p.y_stride : nullptr, p.y + r * p.y_stride,
+             p.cols, p.eps);
+  });
+}
+
+// Angles in float64: a float32 product loses the angle of far positions.
+void rope_table(const RopeTableParams& p, Exec& exec) {
+  exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
+    for (int64_t i = 0; i < p.pairs; ++i) {
+      const double angle = static_cast<double>(p.positions[r]) * p.frequencies[i];
+      p.cos[r * p.pairs + i] = static_cast<float>(std::cos(angle)) * p.attention_factor;
+      p.sin[r * p.pairs + i] = static_cast<float>(std::sin(angle)) * p.attention_factor;
+    }
+  });
+}
+
+// RoFormer (Su et al. 2021), half-split pairing.
+void norm_rope(const NormRopeParams& p, Exec& exec) {
+  exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
+    for (int h = 0; h < p.heads; ++h) {
+      float* x = p.x + r * p.x_stride + static_cast<int64_t>(h) * p.dim;  // [dim]
+      if (p.norm_weight != nullptr)
+        norm_row(x, p.norm_weight + h * p.norm_head_stride, nullptr, x, p.dim, p.eps);
+      if (p.cos == nullptr) continue;
+      const float* cos = p.cos + r * p.pairs;
+      const float* sin = p.sin + r * p.pairs;
+      for (int64_t i = 0; i < p.pairs; ++i) {
+        const float a = x[i];
+        const float b = x[i + p.pairs];
+        x[i] = a * cos[i] - b * sin[i];
+        x[i + p.pairs] = b * cos[i] + a * sin[i];
+      }
+    }
+  });
+}
+
+float activate(float x, GluKind kind) {
+  if (kind == GluKind::silu) return x / (1.0f + std::exp(-x));
+  constexpr float kSqrt2OverPi = 0.7978845608028654f;  // GELU, tanh form (Hendrycks & Gimpel 2016)
+  return 0.5f * x * (1.0f + std::tanh(kSqrt2OverPi * (x + 0.044715f * x * x * x)));
+}
+
+void glu(const GluParams& p, Exec& exec) {
+  exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
+    for (int64_t i = r * p.stride; i < r * p.stride + p.cols; ++i)
+      p.y[i] = activate(p.gate[i], p.kind) * p.up[i];
+  });
+}
+
+void add(const AddParams& p, Exec&) {
+  for (int64_t i = 0; i < p.n; ++i) p.y[i] += p.x[i];
+}
+
+void softcap(const SoftcapParams& p, Exec&) {
+  for (int64_t i = 0; i < p.n; ++i) p.x[i] = p.cap * std::tanh(p.x[i] / p.cap);
+}
+
+template <typename Params>
+bool always(const Params&) { return true; }
+
+}  // namespace
+
+void add_dense_kernels(Ops& ops) {
+  ops.rms_norm.push_back({"ref", always, rms_norm});
+  ops.rope_table.push_back({"ref", always, rope_table});
+  ops.norm_rope.push_back({"ref", always, norm_rope});
+  ops.glu.push_back({"ref", always, glu});
+  ops.add.push_back({"ref", always, add});
+  ops.softcap.push_back({"ref", always, softcap});
+}
+
+}  // namespace ringkeep::kernels::ref

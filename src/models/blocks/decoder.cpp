@@ -1,0 +1,177 @@
+#include "models/blocks/decoder.h"
+
+namespace ringkeep::models {
+
+using kernels::LinearOutput;
+
+void Decoder::linear(const float* x, int64_t rows, int64_t x_stride,
+                     std::initializer_list<LinearOutput> outputs, kernels::Exec& exec) {
+  kernels::run(ops_.linear,
+               kernels::LinearParams{.x = x,
+                                     .x_stride = x_stride,
+                                     .rows = rows,
+                                     .outputs = outputs.begin(),
+                                     .n_outputs = static_cast<int>(outputs.size()),
+                                     .exact = exact_},
+               exec);
+}
+
+void Decoder::norm(const float* x, const weights::OwnedVector& weight, const float* residual,
+                   float* y, Step& step) {
+  kernels::run(ops_.rms_norm,
+               kernels::RmsNormParams{.x = x, .x_stride = config_.hidden, .rows = step.rows,
+                                      .cols = config_.hidden, .weight = weight.data(),
+                                      .eps = config_.norm_eps, .residual = residual, .y = y,
+                                      .y_stride = config_.hidden},
+               step.exec);
+}
+
+void Decoder::add_branch(Step& step) {
+  kernels::run(ops_.add,
+               kernels::AddParams{.x = a_.branch, .y = a_.x, .n = step.rows * config_.hidden},
+               step.exec);
+}
+
+void Decoder::norm_rope(float* x, int heads, const weights::OwnedVector& weight, int index,
+                        Step& step) {
+  const auto* rope = ropes_.of(index);
+  const int dim = config_.layers[static_cast<size_t>(index)].k_dim;
+  kernels::run(ops_.norm_rope,
+               kernels::NormRopeParams{.x = x,
+                                       .x_stride = static_cast<int64_t>(heads) * dim,
+                                       .rows = step.rows,
+                                       .heads = heads,
+                                       .dim = dim,
+                                       .norm_weight = weight.data(),
+                                       .eps = config_.norm_eps,
+                                       .cos = rope != nullptr ? rope->cos.as<float>() : nullptr,
+                                       .sin = rope != nullptr ? rope->sin.as<float>() : nullptr,
+                                       .pairs = rope != nullptr ? rope->pairs : 0},
+               step.exec);
+}
+
+void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
+  const LayerSpec& spec = config_.layers[static_cast<size_t>(index)];
+  const kv::LayerPlan& plan = step.store.plan().layers[static_cast<size_t>(index)];
+  const int64_t q_width = static_cast<int64_t>(spec.heads) * spec.k_dim;
+  const int64_t k_width = static_cast<int64_t>(spec.kv_heads) * spec.k_dim;
+  const int64_t v_width = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
+  const int64_t attn_width = static_cast<int64_t>(spec.heads) * spec.v_dim;
+
+  linear(a_.h, step.rows, config_.hidden,
+         {LinearOutput{&w.q.tensor, w.q_bias.data(), a_.q, q_width},
+          LinearOutput{&w.k.tensor, w.k_bias.data(), a_.k, k_width},
+          LinearOutput{&w.v.tensor, w.v_bias.data(), a_.v, v_width}},
+         step.exec);
+  norm_rope(a_.q, spec.heads, w.q_norm, index, step);
+  norm_rope(a_.k, spec.kv_heads, w.k_norm, index, step);
+
+  for (const auto& storage : step.store.storage(index)) {
+    const auto& group = step.batch.kv->groups[static_cast<size_t>(storage.group)];
+    if (group.segments.empty()) continue;
+    const auto& geometry = step.store.plan().groups[static_cast<size_t>(storage.group)].geometry;
+    kernels::run(ops_.kv_append,
+                 kernels::KvAppendParams{.geometry = geometry,
+                                         .k = a_.k,
+                                         .v = a_.v,
+                                         .k_stride = k_width,
+                                         .v_stride = v_width,
+                                         .segments = group.segments.data(),
+                                         .n_segments = static_cast<int64_t>(group.segments.size()),
+                                         .slots = group.slots.data(),
+                                         .storage = storage.data,
+                                         .page_stride = storage.page_stride,
+                                         .non_finite = a_.non_finite},
+                 step.exec);
+    kernels::run(ops_.attention,
+                 kernels::AttentionParams{.geometry = geometry,
+                                          .storage = storage.data,
+                                          .page_stride = storage.page_stride,
+                                          .heads = spec.heads,
+                                          .q = a_.q,
+                                          .q_stride = q_width,
+                                          .out = a_.attn,
+                                          .out_stride = attn_width,
+                                          .scale = config_.attention_scale,
+                                          .softcap = config_.attention_softcap,
+                                          .window = plan.window,
+                                          .keep = plan.keep,
+                                          .chunk_size = plan.chunk_size,
+                                          .segments = group.segments.data(),
+                                          .n_segments = static_cast<int64_t>(group.segments.size())},
+                 step.exec);
+  }
+  linear(a_.attn, step.rows, attn_width,
+         {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step.exec);
+}
+
+void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
+  const int64_t ffn = config_.ffn_hidden;
+  linear(a_.h, step.rows, config_.hidden,
+         {LinearOutput{&w.gate.tensor, nullptr, a_.gate, ffn},
+          LinearOutput{&w.up.tensor, nullptr, a_.up, ffn}},
+         step.exec);
+  kernels::run(ops_.glu,
+               kernels::GluParams{.gate = a_.gate, .up = a_.up, .rows = step.rows, .cols = ffn,
+                                  .stride = ffn,
+                                  .kind = config_.activation == Activation::silu
+                                              ? kernels::GluKind::silu
+                                              : kernels::GluKind::gelu_tanh,
+                                  .y = a_.gate},
+               step.exec);
+  linear(a_.gate, step.rows, ffn, {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}},
+         step.exec);
+}
+
+Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) {
+  const int64_t rows = static_cast<int64_t>(batch.tokens.size());
+  RK_CHECK(rows > 0 && rows <= a_.max_rows, "{} rows, at most {}", rows, a_.max_rows);
+  auto& device = exec.device();
+  Step step{rows, batch, store, exec};
+  const int32_t zero = 0;
+  device.copy_in(reinterpret_cast<std::byte*>(a_.tokens), batch.tokens.data(), sizeof(int32_t) * batch.tokens.size());
+  device.copy_in(reinterpret_cast<std::byte*>(a_.positions), batch.positions.data(), sizeof(int32_t) * batch.positions.size());
+  device.copy_in(reinterpret_cast<std::byte*>(a_.non_finite), &zero, sizeof(zero));
+
+  ropes_.fill(a_.positions, rows, ops_, exec);
+  kernels::run(ops_.embed,
+               kernels::EmbedParams{.table = &weights_.embedding.tensor, .tokens = a_.tokens,
+                                    .rows = rows, .scale = config_.embedding_scale, .out = a_.x},
+               exec);
+  for (size_t i = 0; i < weights_.layers.size(); ++i) layer(static_cast<int>(i), weights_.layers[i], step);
+
+  int32_t non_finite = 0;
+  device.copy_out(&non_finite, reinterpret_cast<std::byte*>(a_.non_finite), sizeof(non_finite));
+  if (non_finite != 0)
+    return make_error(ErrorKind::runtime, "a key or value turned non-finite (NaN or infinity)");
+  return {};
+}
+
+void Decoder::logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) {
+  const int64_t n = static_cast<int64_t>(rows.size());
+  RK_CHECK(n > 0 && n <= kMaxLogitRows, "{} logit rows", n);
+  auto& device = exec.device();
+  const size_t row_bytes = static_cast<size_t>(config_.hidden) * sizeof(float);
+  for (int64_t i = 0; i < n; ++i)
+    device.copy(reinterpret_cast<std::byte*>(a_.picked + i * config_.hidden),
+                reinterpret_cast<const std::byte*>(a_.x + rows[static_cast<size_t>(i)] * config_.hidden),
+                row_bytes);
+  kernels::run(ops_.rms_norm,
+               kernels::RmsNormParams{.x = a_.picked, .x_stride = config_.hidden, .rows = n,
+                                      .cols = config_.hidden, .weight = weights_.final_norm.data(),
+                                      .eps = config_.norm_eps, .y = a_.picked,
+                                      .y_stride = config_.hidden},
+               exec);
+  linear(a_.picked, n, config_.hidden,
+         {LinearOutput{&weights_.head(), nullptr, a_.logits, config_.vocab_size}}, exec);
+  if (config_.logit_softcap > 0)
+    kernels::run(ops_.softcap,
+                 kernels::SoftcapParams{.x = a_.logits, .n = n * config_.vocab_size,
+                                        .cap = config_.logit_softcap},
+                 exec);
+  device.sync();
+  device.copy_out(out, reinterpret_cast<const std::byte*>(a_.logits),
+                  static_cast<size_t>(n * config_.vocab_size) * sizeof(float));
+}
+
+}  // namespace ringkeep::models

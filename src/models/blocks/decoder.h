@@ -1,0 +1,60 @@
+// The blocks that the families' forward passes are written in. Decoder holds what every family has:
+// weights, activations, rotary tables; a family derives from it and spells out one layer.
+#pragma once
+
+#include "models/blocks/activations.h"
+#include "models/model.h"
+
+namespace ringkeep::models {
+
+class Decoder : public Model {
+ public:
+  Decoder(ModelConfig config, weights::DecoderWeights weights, Activations activations,
+          RopeTables ropes, bool exact, const kernels::Ops& ops)
+      : config_(std::move(config)), weights_(std::move(weights)), a_(std::move(activations)),
+        ropes_(std::move(ropes)), ops_(ops), exact_(exact) {}
+
+  Status forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) final;
+  void logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) final;
+  int64_t max_logit_rows() const final { return kMaxLogitRows; }
+  const weights::DecoderWeights& weights() const final { return weights_; }
+  size_t activation_bytes() const final { return a_.memory.size(); }
+
+ protected:
+  // What a layer runs with.
+  struct Step {
+    int64_t rows;
+    const Batch& batch;
+    const kv::Store& store;
+    kernels::Exec& exec;
+  };
+  // One transformer layer: a_.x [rows, hidden] in and out.
+  virtual void layer(int index, const weights::LayerWeights& w, Step& step) = 0;
+
+  // y = RMSNorm(x) * weight (+ residual); all [rows, hidden].
+  void norm(const float* x, const weights::OwnedVector& weight, const float* residual, float* y,
+            Step& step);
+  // a_.x += RMSNorm(a_.branch) * weight
+  void add_normed(const weights::OwnedVector& weight, Step& step) {
+    norm(a_.branch, weight, a_.x, a_.x, step);
+  }
+  void add_branch(Step& step);  // a_.x += a_.branch
+  // a_.h -> q, k, v -> (q and k norms) -> RoPE -> cache -> attention -> o -> a_.branch
+  void attention(int index, const weights::LayerWeights& w, Step& step);
+  // a_.h -> down(act(gate) * up) -> a_.branch
+  void feed_forward(const weights::LayerWeights& w, Step& step);
+
+  ModelConfig config_;
+  weights::DecoderWeights weights_;
+  Activations a_;
+  RopeTables ropes_;
+  const kernels::Ops& ops_;
+  bool exact_;
+
+ private:
+  void linear(const float* x, int64_t rows, int64_t x_stride,
+              std::initializer_list<kernels::LinearOutput> outputs, kernels::Exec& exec);
+  void norm_rope(float* x, int heads, const weights::OwnedVector& weight, int index, Step& step);
+};
+
+}  // namespace ringkeep::models

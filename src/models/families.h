@@ -1,0 +1,24 @@
+// The families, one file each; registry.cpp chooses by ModelConfig::family.
+#pragma once
+
+#include "models/blocks/decoder.h"
+
+namespace ringkeep::models {
+
+class Gemma3 final : public Decoder {
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+};
+
+class Llama final : public Decoder {  // and Mistral, Qwen 3
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+};
+
+}  // namespace ringkeep::models

@@ -1,0 +1,56 @@
+// A loaded model: the rows of a step in, hidden states and logits out.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/api/ops.h"
+#include "kv/store.h"
+#include "weights/decoder_weights.h"
+
+namespace ringkeep::models {
+
+// The rows of a step. Rows of one sequence are consecutive, in the order of kv.entries.
+struct Batch {
+  std::vector<int32_t> tokens;     // [rows]
+  std::vector<int32_t> positions;  // [rows] for RoPE; the token indices are in kv
+  const kv::KvBatch* kv = nullptr;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Runs the rows through every layer and writes their K and V. Fails (runtime) when a row turns
+  // non-finite. Hidden states stay in the model until the next call.
+  virtual Status forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) = 0;
+  // Logits of some rows of the last forward: out [rows.size(), vocab] on the host. At most
+  // max_logit_rows() rows a call.
+  virtual void logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) = 0;
+  virtual int64_t max_logit_rows() const = 0;
+  virtual const weights::DecoderWeights& weights() const = 0;
+  virtual size_t activation_bytes() const = 0;
+};
+
+struct ModelOptions {
+  int64_t max_rows = 512;  // of a step
+  bool exact = false;      // float32 activations in the weight products
+  weights::LoadOptions load;
+};
+
+// Families that this build can run, and whether `family` is one of them.
+std::vector<std::string> families();
+Status check_family(const ModelConfig& config);  // input error with the list of known families
+
+// Loads the weights. Errors: see weights/, and check_family.
+Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoint,
+                                          const ModelOptions& options, const kernels::Ops& ops,
+                                          kernels::Device& device);
+
+// Bytes of activations for steps of max_rows rows, without loading anything.
+size_t activation_bytes(const ModelConfig& config, int64_t max_rows);
+
+}  // namespace ringkeep::models

@@ -1,0 +1,66 @@
+#include "models/families.h"
+
+namespace ringkeep::models {
+namespace {
+
+struct Parts {
+  ModelConfig config;
+  weights::DecoderWeights weights;
+  Activations activations;
+  RopeTables ropes;
+  bool exact;
+  const kernels::Ops& ops;
+};
+
+template <typename Family>
+std::unique_ptr<Model> make(Parts parts) {
+  return std::make_unique<Family>(std::move(parts.config), std::move(parts.weights),
+                                  std::move(parts.activations), std::move(parts.ropes), parts.exact,
+                                  parts.ops);
+}
+
+struct Entry {
+  const char* family;
+  std::unique_ptr<Model> (*make)(Parts);
+};
+constexpr Entry kFamilies[] = {
+    {"gemma3", make<Gemma3>}, {"llama", make<Llama>}, {"mistral", make<Llama>}, {"qwen3", make<Llama>}};
+
+const Entry* find(const std::string& family) {
+  for (const auto& entry : kFamilies)
+    if (family == entry.family) return &entry;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<std::string> families() {
+  std::vector<std::string> names;
+  for (const auto& entry : kFamilies) names.emplace_back(entry.family);
+  return names;
+}
+
+Status check_family(const ModelConfig& config) {
+  if (find(config.family) == nullptr)
+    return input_error("model family '{}' is not supported, expected one of: {}", config.family,
+                       fmt::join(families(), ", "));
+  return {};
+}
+
+Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoint,
+                                          const ModelOptions& options, const kernels::Ops& ops,
+                                          kernels::Device& device) {
+  RK_TRY(check_family(checkpoint.config));
+  auto weights = RK_TRY(weights::load_decoder(checkpoint, options.load, ops, device));
+  auto activations = RK_TRY(Activations::allocate(checkpoint.config, options.max_rows, device));
+  auto ropes = RK_TRY(RopeTables::create(checkpoint.config, options.max_rows, device));
+  return find(checkpoint.config.family)
+      ->make(Parts{checkpoint.config, std::move(weights), std::move(activations), std::move(ropes),
+                   options.exact, ops});
+}
+
+size_t activation_bytes(const ModelConfig& config, int64_t max_rows) {
+  return Activations::bytes(config, max_rows) + RopeTables::bytes(config, max_rows);
+}
+
+}  // namespace ringkeep::models

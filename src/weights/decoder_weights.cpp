@@ -1,0 +1,198 @@
+#include "weights/decoder_weights.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "weights/balance.h"
+#include "weights/names.h"
+
+namespace ringkeep::weights {
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// Loads parts by name, with the shape that the configuration asks for.
+class Loader {
+ public:
+  Loader(const checkpoint::Checkpoint& checkpoint, const LoadOptions& options,
+         const kernels::Ops& ops, kernels::Device& device)
+      : checkpoint_(checkpoint), config_(checkpoint.config), options_(options), ops_(ops),
+        device_(device), prefix_(find_prefix(checkpoint.table, checkpoint.format)),
+        progress_("loading weights", static_cast<double>(checkpoint.table.tensors.size())) {}
+
+  // A required matrix [rows, cols].
+  Status matrix(Part part, int layer, int64_t rows, int64_t cols, OwnedTensor& out,
+                const RowOrder& order = {}) {
+    const auto* source = RK_TRY(required(part, layer, ".weight", {rows, cols}));
+    out = RK_TRY(pack_matrix(*source, order, options_.pack, ops_, device_));
+    packed_bytes += out.buffer.size();
+    release(*source);
+    return {};
+  }
+
+  // A vector [size], as floats on the host.
+  Result<std::vector<float>> values(Part part, int layer, const char* suffix, int64_t size) {
+    const auto* source = RK_TRY(required(part, layer, suffix, {size}));
+    auto result = quant::to_floats(*source);
+    if (suffix == std::string(".weight") && config_.norm_weight_plus_one)
+      for (float& value : result) value += 1.0f;
+    release(*source);
+    return result;
+  }
+
+  Status vector(Part part, int layer, int64_t size, OwnedVector& out) {
+    return keep(RK_TRY(values(part, layer, ".weight", size)), out);
+  }
+
+  // A bias [size], where the checkpoint has one. `order`: see matrix().
+  Status bias(Part part, int layer, int64_t size, OwnedVector& out, const RowOrder& order = {}) {
+    if (find(part, layer, ".bias") == nullptr) return {};
+    auto stored = RK_TRY(values(part, layer, ".bias", size));
+    auto ordered = stored;
+    for (size_t i = 0; i < order.size(); ++i) ordered[i] = stored[static_cast<size_t>(order[i])];
+    return keep(ordered, out);
+  }
+
+  Status keep(const std::vector<float>& values, OwnedVector& out) {
+    out = RK_TRY(upload(values, device_));
+    packed_bytes += out.buffer.size();
+    return {};
+  }
+
+  size_t packed_bytes = 0;
+
+ private:
+  const quant::SourceTensor* find(Part part, int layer, const char* suffix) const {
+    return checkpoint_.table.find(
+        part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix);
+  }
+
+  Result<const quant::SourceTensor*> required(Part part, int layer, const char* suffix,
+                                              const std::vector<int64_t>& shape) const {
+    const auto* source = find(part, layer, suffix);
+    const std::string name = part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix;
+    if (source == nullptr) return input_error("{}: tensor {} is missing", checkpoint_.path, name);
+    if (source->shape != shape)
+      return input_error("{}: tensor {} has shape {}, expected {} from the configuration",
+                         checkpoint_.path, name, shape_text(source->shape), shape_text(shape));
+    return source;
+  }
+
+  // The file's pages were read once; let go of them, so that they do not add to peak memory.
+  void release(const quant::SourceTensor& source) {
+    progress_.update(++done_);
+    const auto& file = checkpoint_.table.files[static_cast<size_t>(source.file)];
+    file.drop(static_cast<size_t>(source.data - file.bytes().data()), source.bytes);
+  }
+
+  const checkpoint::Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const LoadOptions& options_;
+  const kernels::Ops& ops_;
+  kernels::Device& device_;
+  std::string prefix_;
+  Progress progress_;
+  double done_ = 0;
+};
+
+// llama.cpp stores q and k rows of Llama models for interleaved rotary pairs: row 2j + s of a head
+// holds our row s * dim / 2 + j.
+RowOrder undo_interleave(int heads, int dim) {
+  RowOrder order(static_cast<size_t>(heads) * static_cast<size_t>(dim));
+  for (int h = 0; h < heads; ++h)
+    for (int j = 0; j < dim / 2; ++j)
+      for (int s = 0; s < 2; ++s)
+        order[static_cast<size_t>(h * dim + s * dim / 2 + j)] = h * dim + 2 * j + s;
+  return order;
+}
+
+Status load_qk_norms(Loader& loader, int index, const LayerSpec& spec, bool balance,
+                     LayerWeights& layer) {
+  auto q = RK_TRY(loader.values(Part::q_norm, index, ".weight", spec.k_dim));
+  auto k = RK_TRY(loader.values(Part::k_norm, index, ".weight", spec.k_dim));
+  if (balance) {
+    const auto c = balance_from_norms(q, k, spec.rope.rotary_dim);
+    for (size_t i = 0; i < c.size(); ++i) {
+      q[i] /= c[i];
+      k[i] *= c[i];
+    }
+  }
+  RK_TRY(loader.keep(q, layer.q_norm));
+  return loader.keep(k, layer.k_norm);
+}
+
+Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int index, bool balance,
+                  LayerWeights& layer) {
+  const ModelConfig& config = checkpoint.config;
+  const LayerSpec& spec = config.layers[static_cast<size_t>(index)];
+  const int64_t hidden = config.hidden;
+  const int64_t q_rows = static_cast<int64_t>(spec.heads) * spec.k_dim;
+  const int64_t k_rows = static_cast<int64_t>(spec.kv_heads) * spec.k_dim;
+  const int64_t v_rows = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
+  RowOrder q_order, k_order;
+  if (checkpoint.format == checkpoint::Format::gguf &&
+      (config.family == "llama" || config.family == "mistral")) {
+    q_order = undo_interleave(spec.heads, spec.k_dim);
+    k_order = undo_interleave(spec.kv_heads, spec.k_dim);
+  }
+
+  RK_TRY(loader.vector(Part::attn_norm, index, hidden, layer.attn_norm));
+  RK_TRY(loader.matrix(Part::q, index, q_rows, hidden, layer.q, q_order));
+  RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, k_order));
+  RK_TRY(loader.matrix(Part::v, index, v_rows, hidden, layer.v));
+  RK_TRY(loader.matrix(Part::o, index, hidden, static_cast<int64_t>(spec.heads) * spec.v_dim, layer.o));
+  RK_TRY(loader.bias(Part::q, index, q_rows, layer.q_bias, q_order));
+  RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
+  RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
+  RK_TRY(loader.bias(Part::o, index, hidden, layer.o_bias));
+  if (config.qk_norm) RK_TRY(load_qk_norms(loader, index, spec, balance, layer));
+  RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
+  RK_TRY(loader.matrix(Part::gate, index, config.ffn_hidden, hidden, layer.gate));
+  RK_TRY(loader.matrix(Part::up, index, config.ffn_hidden, hidden, layer.up));
+  RK_TRY(loader.matrix(Part::down, index, hidden, config.ffn_hidden, layer.down));
+  if (config.family.starts_with("gemma")) {
+    RK_TRY(loader.vector(Part::post_attn_norm, index, hidden, layer.post_attn_norm));
+    RK_TRY(loader.vector(Part::post_ffn_norm, index, hidden, layer.post_ffn_norm));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
+                                    const LoadOptions& options, const kernels::Ops& ops,
+                                    kernels::Device& device) {
+  const ModelConfig& config = checkpoint.config;
+  Loader loader(checkpoint, options, ops, device);
+  DecoderWeights weights;
+  RK_TRY(loader.matrix(Part::embedding, 0, config.vocab_size, config.hidden, weights.embedding));
+  RK_TRY(loader.vector(Part::final_norm, 0, config.hidden, weights.final_norm));
+  if (!config.tied_embeddings)
+    RK_TRY(loader.matrix(Part::lm_head, 0, config.vocab_size, config.hidden, weights.lm_head));
+  weights.layers.resize(config.layers.size());
+  for (size_t i = 0; i < config.layers.size(); ++i)
+    RK_TRY(load_layer(loader, checkpoint, static_cast<int>(i),
+                      i < options.balance_k.size() && options.balance_k[i], weights.layers[i]));
+  weights.packed_bytes = loader.packed_bytes;
+  weights.decode_bytes =
+      weights.packed_bytes - (weights.lm_head ? weights.embedding.buffer.size() : 0);
+  return weights;
+}
+
+Result<size_t> packed_bytes(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
+                            const kernels::Ops& ops) {
+  size_t total = 0;
+  for (const auto& [name, tensor] : checkpoint.table.tensors) {
+    if (tensor.shape.size() == 2) {
+      const auto spec = RK_TRY(packed_spec(tensor, options));
+      total += ops.weight_bytes(spec, tensor.rows(), tensor.cols());
+    } else {
+      total += static_cast<size_t>(tensor.cols()) * sizeof(float);
+    }
+  }
+  return total;
+}
+
+}  // namespace ringkeep::weights

@@ -1,0 +1,76 @@
+#include "weights/names.h"
+
+namespace ringkeep::weights {
+namespace {
+
+const char* gguf_name(Part part) {
+  switch (part) {
+    case Part::embedding: return "token_embd";
+    case Part::lm_head: return "output";
+    case Part::final_norm: return "output_norm";
+    case Part::attn_norm: return "attn_norm";
+    case Part::q: return "attn_q";
+    case Part::k: return "attn_k";
+    case Part::v: return "attn_v";
+    case Part::o: return "attn_output";
+    case Part::q_norm: return "attn_q_norm";
+    case Part::k_norm: return "attn_k_norm";
+    case Part::post_attn_norm: return "post_attention_norm";
+    case Part::ffn_norm: return "ffn_norm";
+    case Part::gate: return "ffn_gate";
+    case Part::up: return "ffn_up";
+    case Part::down: return "ffn_down";
+    case Part::post_ffn_norm: return "post_ffw_norm";
+  }
+  return "";
+}
+
+// In Gemma post_attention_layernorm is a norm of the branch; elsewhere it is the norm before the FFN.
+const char* hf_name(Part part, bool gemma) {
+  switch (part) {
+    case Part::embedding: return "embed_tokens";
+    case Part::lm_head: return "lm_head";
+    case Part::final_norm: return "norm";
+    case Part::attn_norm: return "input_layernorm";
+    case Part::q: return "self_attn.q_proj";
+    case Part::k: return "self_attn.k_proj";
+    case Part::v: return "self_attn.v_proj";
+    case Part::o: return "self_attn.o_proj";
+    case Part::q_norm: return "self_attn.q_norm";
+    case Part::k_norm: return "self_attn.k_norm";
+    case Part::post_attn_norm: return "post_attention_layernorm";
+    case Part::ffn_norm: return gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+    case Part::gate: return "mlp.gate_proj";
+    case Part::up: return "mlp.up_proj";
+    case Part::down: return "mlp.down_proj";
+    case Part::post_ffn_norm: return "post_feedforward_layernorm";
+  }
+  return "";
+}
+
+bool model_wide(Part part) { return part <= Part::final_norm; }
+
+}  // namespace
+
+std::string part_name(Part part, int layer, const ModelConfig& config, checkpoint::Format format,
+                      const std::string& prefix) {
+  if (format == checkpoint::Format::gguf)
+    return model_wide(part) ? gguf_name(part) : fmt::format("blk.{}.{}", layer, gguf_name(part));
+  const char* name = hf_name(part, config.family.starts_with("gemma"));
+  if (part == Part::lm_head) {
+    // The head sits beside the inner model: "model." has it at the top, "x.model." under "x.".
+    const size_t inner = prefix.rfind("model.");
+    const bool nested = prefix.starts_with("language_model.");
+    return (nested ? prefix.substr(0, inner) : std::string()) + name;
+  }
+  return model_wide(part) ? prefix + name : fmt::format("{}layers.{}.{}", prefix, layer, name);
+}
+
+std::string find_prefix(const checkpoint::TensorTable& table, checkpoint::Format format) {
+  if (format == checkpoint::Format::gguf) return "";
+  for (const char* prefix : {"model.", "language_model.model.", "model.language_model."})
+    if (table.find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
+  return "";
+}
+
+}  // namespace ringkeep::weights

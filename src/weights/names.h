@@ -1,0 +1,23 @@
+// Tensor names of decoder models in GGUF and in Hugging Face (and MLX) checkpoints.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+
+namespace ringkeep::weights {
+
+enum class Part {
+  embedding, lm_head, final_norm,  // model-wide
+  attn_norm, q, k, v, o, q_norm, k_norm, post_attn_norm, ffn_norm, gate, up, down, post_ffn_norm,
+};
+
+// The name of a part without ".weight" / ".bias"; `layer` is ignored for model-wide parts. `prefix`
+// is what Hugging Face names begin with (find_prefix).
+std::string part_name(Part part, int layer, const ModelConfig& config, checkpoint::Format format,
+                      const std::string& prefix);
+
+// "model.", "language_model.model.", "model.language_model." or "": whichever the table uses.
+std::string find_prefix(const checkpoint::TensorTable& table, checkpoint::Format format);
+
+}  // namespace ringkeep::weights

@@ -1,0 +1,81 @@
+#include "weights/packed.h"
+
+#include <algorithm>
+
+namespace ringkeep::weights {
+namespace {
+
+template <typename T>
+void append(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+// Rows of the source in packed order. Rows that stay in place are decoded in one call.
+quant::WeightRows gather(const quant::SourceTensor& source, const RowOrder& order, int64_t row0,
+                         int64_t count) {
+  if (order.empty()) return quant::decode_rows(source, row0, count);
+  quant::WeightRows all;
+  for (int64_t i = 0; i < count; ++i) {
+    auto row = quant::decode_rows(source, order[static_cast<size_t>(row0 + i)], 1);
+    if (i == 0) {
+      all = std::move(row);
+      continue;
+    }
+    append(all.codes, row.codes);
+    append(all.scales, row.scales);
+    append(all.biases, row.biases);
+    append(all.sub_scales, row.sub_scales);
+    append(all.sub_mins, row.sub_mins);
+    append(all.supers, row.supers);
+    append(all.super_mins, row.super_mins);
+    append(all.dense, row.dense);
+  }
+  all.rows = count;
+  return all;
+}
+
+}  // namespace
+
+Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source, const PackOptions& options) {
+  const auto spec = RK_TRY(quant::spec_of(source));
+  if (!spec.dense() || options.weight_bits == 0) return spec;
+  if (source.cols() % options.weight_group != 0)
+    return input_error("{}: {} columns are not a multiple of --weight-group {}", source.name,
+                       source.cols(), options.weight_group);
+  return quant::WeightSpec{.kind = quant::WeightKind::affine,
+                           .bits = options.weight_bits,
+                           .group = options.weight_group,
+                           .scale = quant::ScaleKind::f16};
+}
+
+Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const RowOrder& order,
+                                const PackOptions& options, const kernels::Ops& ops,
+                                kernels::Device& device) {
+  const auto spec = RK_TRY(packed_spec(source, options));
+  const bool quantize = !spec.dense() && RK_TRY(quant::spec_of(source)).dense();
+  const int64_t rows = source.rows();
+  const int64_t cols = source.cols();
+  OwnedTensor out;
+  out.buffer = RK_TRY(device.allocate(ops.weight_bytes(spec, rows, cols)));
+  out.tensor = {.spec = spec, .rows = rows, .cols = cols, .data = out.buffer.data()};
+
+  const int64_t block = ops.weight_row_block * std::max<int64_t>(1, 64 / ops.weight_row_block);
+  device.pool().parallel_for((rows + block - 1) / block, [&](int64_t task, int) {
+    const int64_t row0 = task * block;
+    auto decoded = gather(source, order, row0, std::min(block, rows - row0));
+    if (quantize)
+      decoded = quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
+    ops.pack_rows(out.buffer.data(), rows, cols, row0, decoded);
+  });
+  return out;
+}
+
+Result<OwnedVector> upload(const std::vector<float>& values, kernels::Device& device) {
+  OwnedVector out;
+  out.size = static_cast<int64_t>(values.size());
+  out.buffer = RK_TRY(device.allocate(values.size() * sizeof(float)));
+  device.copy_in(out.buffer.data(), values.data(), values.size() * sizeof(float));
+  return out;
+}
+
+}  // namespace ringkeep::weights

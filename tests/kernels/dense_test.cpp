@@ -1,0 +1,130 @@
+// Every row of the dense op tables against the reference row, and invariance over rows and threads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "kernels/select/select.h"
+
+namespace ringkeep::kernels {
+namespace {
+
+std::vector<float> random(size_t n, unsigned seed, float scale = 1.0f) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(engine);
+  return values;
+}
+
+void expect_close(const std::vector<float>& got, const std::vector<float>& want, float tolerance,
+                  const char* name) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], tolerance * (1.0f + std::fabs(want[i]))) << name << " at " << i;
+}
+
+class Dense : public testing::TestWithParam<int> {  // threads
+ protected:
+  std::unique_ptr<Device> device_ = make_cpu_device(GetParam());
+  Exec exec_{*device_};
+  Ops ops_ = cpu_backend();
+};
+
+TEST_P(Dense, RmsNorm) {
+  for (const int64_t cols : {1, 7, 16, 17, 64, 640, 1000}) {
+    const int64_t rows = 33;
+    const auto x = random(static_cast<size_t>(rows * cols), 1, 5.0f);
+    const auto weight = random(static_cast<size_t>(cols), 2);
+    const auto residual = random(static_cast<size_t>(rows * cols), 3);
+    for (const bool with : {false, true}) {
+      std::vector<float> want(x.size());
+      RmsNormParams p{.x = x.data(), .x_stride = cols, .rows = rows, .cols = cols,
+                      .weight = with ? weight.data() : nullptr, .eps = 1e-6f,
+                      .residual = with ? residual.data() : nullptr, .y = want.data(), .y_stride = cols};
+      ops_.rms_norm.back().run(p, exec_);
+      for (const auto& kernel : ops_.rms_norm) {
+        std::vector<float> got(x.size());
+        p.y = got.data();
+        kernel.run(p, exec_);
+        expect_close(got, want, 2e-6f, kernel.name);
+        RmsNormParams one = p;  // a row alone: the same bits
+        std::vector<float> alone(static_cast<size_t>(cols));
+        one.x += 5 * cols;
+        if (with) one.residual += 5 * cols;
+        one.rows = 1;
+        one.y = alone.data();
+        kernel.run(one, exec_);
+        for (int64_t i = 0; i < cols; ++i)
+          ASSERT_EQ(alone[static_cast<size_t>(i)], got[static_cast<size_t>(5 * cols + i)]) << kernel.name;
+      }
+    }
+  }
+}
+
+TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
+  const int heads = 3, dim = 80;
+  const int64_t rows = 40;
+  for (const int64_t pairs : {int64_t{40}, int64_t{12}, int64_t{0}}) {
+    const auto x = random(static_cast<size_t>(rows * heads * dim), 4);
+    const auto weight = random(static_cast<size_t>(dim), 5);
+    std::vector<int32_t> positions;
+    for (int64_t r = 0; r < rows; ++r) positions.push_back(static_cast<int32_t>(r * 997));
+    std::vector<float> frequencies;
+    for (int64_t i = 0; i < pairs; ++i)
+      frequencies.push_back(std::pow(10000.0f, -static_cast<float>(i) / static_cast<float>(pairs)));
+    std::vector<float> cos(static_cast<size_t>(rows * pairs) + 1), sin(cos.size());
+    run(ops_.rope_table,
+        RopeTableParams{.positions = positions.data(), .rows = rows, .frequencies = frequencies.data(),
+                        .pairs = pairs, .cos = cos.data(), .sin = sin.data()},
+        exec_);
+    auto want = x;
+    NormRopeParams p{.x = want.data(), .x_stride = heads * dim, .rows = rows, .heads = heads, .dim = dim,
+                     .norm_weight = weight.data(), .cos = pairs > 0 ? cos.data() : nullptr,
+                     .sin = pairs > 0 ? sin.data() : nullptr, .pairs = pairs};
+    ops_.norm_rope.back().run(p, exec_);
+    for (const auto& kernel : ops_.norm_rope) {
+      auto got = x;
+      p.x = got.data();
+      kernel.run(p, exec_);
+      expect_close(got, want, 4e-6f, kernel.name);
+      p.norm_weight = nullptr;  // rotation alone leaves the length of each head as it is
+      auto rotated = x;
+      p.x = rotated.data();
+      kernel.run(p, exec_);
+      p.norm_weight = weight.data();
+      for (int64_t r = 0; r < rows * heads; ++r) {
+        double before = 0, after = 0;
+        for (int i = 0; i < dim; ++i) {
+          before += std::pow(x[static_cast<size_t>(r * dim + i)], 2);
+          after += std::pow(rotated[static_cast<size_t>(r * dim + i)], 2);
+        }
+        ASSERT_NEAR(after, before, 1e-5 * before);
+      }
+    }
+  }
+}
+
+TEST_P(Dense, GatedActivationsOverTheirWholeRange) {
+  const int64_t cols = 1003;
+  for (const GluKind kind : {GluKind::silu, GluKind::gelu_tanh}) {
+    std::vector<float> gate;
+    for (int64_t i = 0; i < cols; ++i) gate.push_back(-60.0f + 0.12f * static_cast<float>(i));
+    const auto up = random(static_cast<size_t>(cols), 6);
+    std::vector<float> want(gate.size());
+    GluParams p{.gate = gate.data(), .up = up.data(), .rows = 1, .cols = cols, .stride = cols,
+                .kind = kind, .y = want.data()};
+    ops_.glu.back().run(p, exec_);
+    for (const auto& kernel : ops_.glu) {
+      std::vector<float> got(gate.size());
+      p.y = got.data();
+      kernel.run(p, exec_);
+      expect_close(got, want, 2e-6f, kernel.name);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Dense, testing::Values(1, 2));
+
+}  // namespace
+}  // namespace ringkeep::kernels
