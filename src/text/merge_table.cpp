@@ -19,8 +19,7 @@ Result<MergeTable> MergeTable::create(const Vocabulary& vocabulary) {
                          : id < 0       ? "the result"
                                         : "an empty half");
     }
-    table.merges_.insert_or_assign(key(left_id, right_id),
-                                   BpeMerge{static_cast<double>(rank), id});
+    table.merges_.insert_or_assign(key(left_id, right_id), BpeMerge{static_cast<double>(rank), id});
   }
   return table;
 }

@@ -48,8 +48,8 @@ class SpmBpe final : public Encoder {
                  [](const BpeSymbol&, const BpeSymbol&, int32_t) {});
       bool after_unknown = false;
       merger.for_each([&](const BpeSymbol& symbol) {
-        emit(std::string_view(escaped).substr(symbol.offset, symbol.size), symbol.id,
-             after_unknown, out);
+        emit(std::string_view(escaped).substr(symbol.offset, symbol.size), symbol.id, after_unknown,
+             out);
       });
     }
   }
@@ -60,7 +60,8 @@ class SpmBpe final : public Encoder {
     return id >= 0 && vocabulary_.is_text(id) ? id : -1;
   }
 
-  using Halves = std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>>;
+  using Halves =
+      std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>>;
 
   void merge_by_score(std::string_view text, BpeMerger& merger, std::vector<int32_t>& out) const {
     Halves halves;  // of merged pieces that are marked unused: they are taken apart again

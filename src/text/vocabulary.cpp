@@ -20,8 +20,8 @@ Status check_id(const char* name, int32_t id, size_t vocab) {
 Status check(const TokenizerData& data) {
   const size_t vocab = data.pieces.size();
   if (data.kind == TokenizerData::Kind::none) {
-    return input_error("the checkpoint has no usable tokenizer{}{}",
-                       data.note.empty() ? "" : ": ", data.note);
+    return input_error("the checkpoint has no usable tokenizer{}{}", data.note.empty() ? "" : ": ",
+                       data.note);
   }
   if (vocab == 0 || vocab > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return input_error("tokenizer: expected 1 to 2^31-1 tokens, found {}", vocab);
