@@ -107,14 +107,14 @@ std::string Tokenizer::bytes(int32_t id, bool special) const {
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool special) const {
   const Vocabulary& vocabulary = *state_->vocabulary;
-  // The prefix space that encode() put before the first piece of text.
+  // The prefix space that encode() put before the text.
   bool strip =
       vocabulary.data.kind == TokenizerData::Kind::spm_bpe && vocabulary.data.add_space_prefix;
   std::string out;
   for (const int32_t id : ids) {
     std::string text = bytes(id, special);
-    if (strip && !is_control(id)) {
-      if (text.starts_with(' ')) text.erase(0, 1);
+    if (strip && !text.empty()) {
+      if (text[0] == ' ') text.erase(0, 1);
       strip = false;
     }
     out += text;

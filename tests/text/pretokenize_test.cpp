@@ -2,20 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include "text/golden.h"
 
 namespace ringkeep::text {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json golden(const std::string& name) {
-  const std::string path = std::string(RK_SOURCE_DIR) + "/tests/golden/text/" + name;
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path;
-  return Json::parse(in);
-}
 
 std::vector<size_t> sizes(const PreTokenizer& pre, const std::string& text) {
   std::vector<std::string_view> pieces;
