@@ -1,6 +1,7 @@
 // SentencePiece-style BPE (Kudo and Richardson 2018, arXiv:1808.06226): spaces become U+2581,
 // characters merge by the score of the piece they make, or by the rank of a merge list when there
 // is one; a character without a piece falls back to its bytes.
+#include <bit>
 #include <unordered_map>
 #include <utility>
 
@@ -13,6 +14,12 @@ namespace ringkeep::text {
 namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+
+// Higher scores get smaller keys: the bits of -score, mapped so that they order as the numbers do.
+uint32_t key_of(float score) {
+  const auto bits = std::bit_cast<uint32_t>(0.0f - score);  // never -0
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
 
 class SpmBpe final : public Encoder {
  public:
@@ -71,7 +78,7 @@ class SpmBpe final : public Encoder {
           if (size > vocabulary_.longest_piece) return {};
           const int32_t id = text_id(text.substr(left.offset, size));
           if (id < 0) return {};
-          return {-static_cast<double>(vocabulary_.data.scores[id]), id};
+          return {key_of(vocabulary_.data.scores[id]), id};
         },
         [&](const BpeSymbol& left, const BpeSymbol& right, int32_t id) {
           if (vocabulary_.type(id) != TokenType::unused) return;
