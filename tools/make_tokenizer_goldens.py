@@ -3,6 +3,8 @@
 
   make_tokenizer_goldens.py demo MODEL.gguf   llama.cpp's ids for the demo model (needs
                                               llama-cpp-python)
+  make_tokenizer_goldens.py sentencepiece     a small BPE model with scores and a prefix space,
+                                              trained here with SentencePiece, and its ids
   make_tokenizer_goldens.py trained           small byte-level and SentencePiece-like BPE
                                               tokenizers, trained here with the `tokenizers`
                                               package, and its ids
@@ -12,7 +14,7 @@ import argparse
 import json
 import pathlib
 
-from tokenizer_lines import LINES
+from tokenizer_lines import CODE, LANGUAGES, LINES, MARKUP, NUMBERS
 
 try:
     import tokenizers
@@ -163,14 +165,42 @@ def trained():
                                   "lines": lines, "tokenizers": result})
 
 
+def sentencepiece():
+    import io
+
+    import sentencepiece as spm
+
+    model = io.BytesIO()
+    known = LANGUAGES[:16] + CODE + MARKUP + NUMBERS  # all other scripts fall back to bytes
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter([line for text in known for line in text.split("\n")]),
+        model_writer=model, model_type="bpe", vocab_size=900, character_coverage=1.0,
+        byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+        add_dummy_prefix=True, allow_whitespace_only_pieces=True, minloglevel=2)
+    processor = spm.SentencePieceProcessor(model_proto=model.getvalue())
+    vocab = range(processor.get_piece_size())
+    kinds = [("control", processor.is_control), ("unknown", processor.is_unknown),
+             ("byte", processor.is_byte)]
+    write("sentencepiece_tokens.json", {
+        "made_by": f"sentencepiece {spm.__version__}",
+        "pieces": [processor.id_to_piece(i) for i in vocab],
+        "scores": [processor.get_score(i) for i in vocab],
+        "types": [next((name for name, test in kinds if test(i)), "normal") for i in vocab],
+        "lines": [{"text": text, "ids": processor.encode(text)} for text in LINES],
+    })
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("demo").add_argument("model")
+    commands.add_parser("sentencepiece")
     commands.add_parser("trained")
     args = parser.parse_args()
     if args.command == "demo":
         demo(args.model)
+    elif args.command == "sentencepiece":
+        sentencepiece()
     else:
         pre_tokens()
         trained()

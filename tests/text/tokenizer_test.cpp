@@ -58,6 +58,27 @@ TEST(Tokenizer, DecodesAsHuggingFaceDoes) {
   }
 }
 
+// Against SentencePiece itself, on a BPE model with scores, byte fallback and a prefix space.
+TEST(Tokenizer, EncodesAsSentencePieceDoes) {
+  const Json file = golden("sentencepiece_tokens.json");
+  TokenizerData data;
+  data.kind = TokenizerData::Kind::spm_bpe;
+  data.pieces = file["pieces"].get<std::vector<std::string>>();
+  data.scores = file["scores"].get<std::vector<float>>();
+  for (const Json& type : file["types"]) {
+    data.types.push_back(type == "control"   ? TokenType::control
+                         : type == "unknown" ? TokenType::unknown
+                         : type == "byte"    ? TokenType::byte
+                                             : TokenType::normal);
+  }
+  data.add_space_prefix = true;
+  const auto tokenizer = make(data);
+  for (const Json& line : file["lines"]) {
+    const Ids ids = tokenizer->encode(line["text"].get<std::string>(), kPlain);
+    EXPECT_EQ(ids, line["ids"].get<Ids>()) << line["text"];
+  }
+}
+
 // A SentencePiece-style vocabulary with scores, small enough to work out by hand.
 TokenizerData spm_data() {
   TokenizerData data;
