@@ -1,0 +1,74 @@
+#include "cli/generate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/interrupt.h"
+#include "cli/machine.h"
+
+namespace ringkeep::cli {
+
+Result<Generation> generate(engine::Engine& engine, engine::Request request,
+                            const std::function<void(const std::string&)>& on_text) {
+  Generation generation;
+  const InterruptScope scope;
+  const int64_t id = RK_TRY(engine.submit(std::move(request)));
+  while (!engine.idle()) {
+    if (scope.interrupted()) {
+      generation.interrupted = true;
+      generation.stats = engine.stats(id);
+      engine.cancel(id);
+      return generation;
+    }
+    for (engine::Event& event : engine.step()) {
+      if (event.id != id) continue;
+      if (event.error) return std::move(*event.error);
+      if (!event.text.empty()) on_text(event.text);
+      generation.text += event.text;
+      generation.tokens.insert(generation.tokens.end(), event.tokens.begin(), event.tokens.end());
+      if (event.finish != engine::FinishReason::none) generation.finish = event.finish;
+    }
+    generation.kv_bytes = std::max(generation.kv_bytes, engine.store().bytes_used());
+  }
+  generation.stats = engine.stats(id);
+  return generation;
+}
+
+namespace {
+
+// The first output token comes out of the prefill; decode steps give the rest.
+double decoded_tokens(const Generation& generation) {
+  return static_cast<double>(std::max<int64_t>(0, generation.stats.generated_tokens - 1));
+}
+
+}  // namespace
+
+Json generation_json(const Generation& generation) {
+  const engine::GenerationStats& stats = generation.stats;
+  return Json{
+      {"text", generation.text},
+      {"tokens", generation.tokens},
+      {"finish_reason",
+       generation.interrupted ? "interrupted" : engine::finish_reason_name(generation.finish)},
+      {"prompt_tokens", stats.prompt_tokens},
+      {"prefill_tok_s", rate_json(static_cast<double>(stats.prompt_tokens), stats.prefill_seconds)},
+      {"decode_tok_s", rate_json(decoded_tokens(generation), stats.decode_seconds)},
+      {"kv_bytes", generation.kv_bytes},
+      {"peak_rss_bytes", peak_memory_bytes()},
+  };
+}
+
+std::string generation_summary(const engine::Engine& engine, const Generation& generation) {
+  const engine::GenerationStats& stats = generation.stats;
+  return fmt::format(
+      "prompt {} tokens, {} | generated {} tokens, {} | cache {} in use, {} planned | peak memory "
+      "{}",
+      stats.prompt_tokens,
+      rate_text(static_cast<double>(stats.prompt_tokens), stats.prefill_seconds),
+      stats.generated_tokens, rate_text(decoded_tokens(generation), stats.decode_seconds),
+      human_bytes(static_cast<double>(generation.kv_bytes)),
+      human_bytes(static_cast<double>(engine.plan().kv_bytes)),
+      human_bytes(static_cast<double>(peak_memory_bytes())));
+}
+
+}  // namespace ringkeep::cli

@@ -1,0 +1,31 @@
+// Drives one generation of the engine to its end, and reports on it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/output.h"
+#include "engine/engine.h"
+
+namespace ringkeep::cli {
+
+struct Generation {
+  std::string text;
+  std::vector<int32_t> tokens;  // generated ids
+  engine::FinishReason finish = engine::FinishReason::none;
+  bool interrupted = false;     // Ctrl-C ended it
+  engine::GenerationStats stats;
+  size_t kv_bytes = 0;          // most cache bytes in use
+};
+
+// `on_text` gets text as it becomes certain. Ctrl-C ends the generation early without an error.
+Result<Generation> generate(engine::Engine& engine, engine::Request request,
+                            const std::function<void(const std::string&)>& on_text);
+
+Json generation_json(const Generation& generation);
+// One line: tokens, speed, cache bytes, memory.
+std::string generation_summary(const engine::Engine& engine, const Generation& generation);
+
+}  // namespace ringkeep::cli

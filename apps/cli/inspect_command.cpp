@@ -1,0 +1,98 @@
+// `inspect`: what a checkpoint holds: metadata, and each tensor with the packed format that it is
+// loaded into.
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "quant/source_tensor.h"
+
+namespace ringkeep::cli {
+namespace {
+
+// How a tensor is held after loading.
+struct Repack {
+  std::string packed;
+  std::string fidelity;  // "exact", or "unsupported"
+};
+
+Repack repack_of(const quant::SourceTensor& tensor) {
+  const Result<quant::WeightSpec> spec = quant::spec_of(tensor);
+  if (!spec.ok()) return {spec.error().message, "unsupported"};
+  if (tensor.shape.size() < 2) return {"float32 vector", "exact"};
+  return {quant::describe(*spec), "exact"};
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+const char* format_name(checkpoint::Format format) {
+  return format == checkpoint::Format::gguf ? "gguf" : "safetensors";
+}
+
+void print_inspect_json(const checkpoint::Checkpoint& checkpoint) {
+  Json metadata = Json::object();
+  for (const auto& [key, value] : checkpoint.metadata) metadata[key] = value;
+  Json tensors = Json::array();
+  for (const auto& [name, tensor] : checkpoint.table.tensors) {
+    const Repack repack = repack_of(tensor);
+    tensors.push_back(Json{{"name", name},
+                           {"type", tensor.type_name},
+                           {"shape", tensor.shape},
+                           {"bytes", tensor.bytes},
+                           {"packed", repack.packed},
+                           {"repack", repack.fidelity}});
+  }
+  print_json(Json{{"format", format_name(checkpoint.format)},
+                  {"path", checkpoint.path},
+                  {"family", checkpoint.config.family},
+                  {"layers", checkpoint.config.layers.size()},
+                  {"vocab_size", checkpoint.config.vocab_size},
+                  {"trained_context", checkpoint.config.trained_context},
+                  {"metadata", std::move(metadata)},
+                  {"tensors", std::move(tensors)}});
+}
+
+void print_inspect_text(const checkpoint::Checkpoint& checkpoint) {
+  fmt::print("{} ({}), family {}, {} layers, vocabulary {}\n\n", checkpoint.path,
+             format_name(checkpoint.format), checkpoint.config.family,
+             checkpoint.config.layers.size(), checkpoint.config.vocab_size);
+  for (const auto& [key, value] : checkpoint.metadata) fmt::print("{} = {}\n", key, value);
+  size_t name_width = 4;
+  size_t shape_width = 5;
+  for (const auto& [name, tensor] : checkpoint.table.tensors) {
+    name_width = std::max(name_width, name.size());
+    shape_width = std::max(shape_width, shape_text(tensor.shape).size());
+  }
+  fmt::print("\n{:<{}}  {:<10} {:<{}} {:>12}  repack\n", "name", name_width, "type", "shape",
+             shape_width, "bytes");
+  for (const auto& [name, tensor] : checkpoint.table.tensors) {
+    const Repack repack = repack_of(tensor);
+    fmt::print("{:<{}}  {:<10} {:<{}} {:>12}  {}: {}\n", name, name_width, tensor.type_name,
+               shape_text(tensor.shape), shape_width, tensor.bytes, repack.fidelity,
+               repack.packed);
+  }
+}
+
+Result<int> inspect_command(const ModelOptions& options) {
+  init_log(options.verbosity);
+  const checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model));
+  if (options.json)
+    print_inspect_json(checkpoint);
+  else
+    print_inspect_text(checkpoint);
+  return 0;
+}
+
+}  // namespace
+
+Command add_inspect(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("inspect", "print metadata and tensors");
+  auto options = std::make_shared<ModelOptions>();
+  add_model_options(*command, *options);
+  add_json_option(*command, *options);
+  return {command, [options] { return inspect_command(*options); }};
+}
+
+}  // namespace ringkeep::cli

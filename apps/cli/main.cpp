@@ -1,0 +1,67 @@
+// ringkeep COMMAND MODEL [options]. Results go to stdout, log and progress to stderr.
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+
+namespace ringkeep::cli {
+namespace {
+
+int report(const Error& error) {
+  fmt::print(stderr, "ringkeep: error: {}\n", error.message);
+  return exit_code(error.kind);
+}
+
+int run_command(const Command& command) {
+  const Result<int> code = command.run();
+  if (!code.ok()) {
+    std::fflush(stdout);
+    return report(code.error());
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    return report(make_error(ErrorKind::runtime, "cannot write the result to standard output"));
+  return code.value();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "ringkeep runs language models with a key-value cache that is quantized and bounded on every "
+      "layer kind."};
+  app.name("ringkeep");
+  app.set_version_flag("--version", "ringkeep " RINGKEEP_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  app.footer(
+      "MODEL is a .gguf file, a folder with config.json and safetensors (Hugging Face or MLX), an\n"
+      "org/name in the local Hugging Face cache, or `demo` (see scripts/get-demo-model).\n"
+      "Exit codes: 0 done; 1 failed while running; 2 bad flag or empty prompt; 3 refused by the\n"
+      "plan; 4 unreadable or invalid input, or a prompt longer than the context; 130 interrupted.");
+  const std::vector<Command> commands = {add_plan(app),   add_run(app),      add_bench(app),
+                                         add_logits(app), add_tokenize(app), add_inspect(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    report(make_error(ErrorKind::usage, "{}", error.what()));
+    fmt::print(stderr, "Run `ringkeep --help` or `ringkeep COMMAND --help` for the options.\n");
+    return exit_code(ErrorKind::usage);
+  }
+  install_interrupt_handler();
+  for (const Command& command : commands)
+    if (command.app->parsed()) return run_command(command);
+  return exit_code(ErrorKind::usage);
+}
+
+}  // namespace
+}  // namespace ringkeep::cli
+
+int main(int argc, char** argv) {
+  try {
+    return ringkeep::cli::run(argc, argv);
+  } catch (const std::exception& error) {  // from a library: out of memory, mostly
+    std::fprintf(stderr, "ringkeep: error: %s\n", error.what());
+    return 1;
+  }
+}

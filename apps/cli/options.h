@@ -1,0 +1,77 @@
+// The flags that commands share, as plain structs, and their declarations in --help groups.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "config/cache_flags.h"
+#include "engine/engine.h"
+#include "kernels/api/device.h"
+#include "kernels/api/ops.h"
+#include "text/tokenizer.h"
+
+namespace ringkeep::cli {
+
+struct ModelOptions {
+  std::string model;
+  int verbosity = 0;
+  bool json = false;
+};
+
+struct RuntimeOptions {
+  int threads = 1;
+  bool exact = false;
+  int weight_bits = 0;
+  int weight_group = 64;
+  bool explain_kernels = false;
+};
+
+struct SamplingOptions {
+  engine::SamplingParams params;
+  std::vector<std::string> logit_bias;  // "ID:BIAS"
+  int64_t max_tokens = 256;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+};
+
+CLI::Option* add_model_options(CLI::App& app, ModelOptions& options);
+void add_json_option(CLI::App& app, ModelOptions& options);
+// Codec, size and chunk of the cache. `codec` false leaves the codec flags out (bench has --codecs).
+void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec = true);
+void add_context_option(CLI::App& app, CacheFlags& flags);
+void add_weight_options(CLI::App& app, RuntimeOptions& options);
+void add_runtime_options(CLI::App& app, RuntimeOptions& options);  // weight options included
+void add_sampling_options(CLI::App& app, SamplingOptions& options);
+
+// The sampling parameters with the biases parsed. Errors (usage) name the flag and the value.
+Result<engine::SamplingParams> sampling_params(const SamplingOptions& options);
+
+// "A:B", ":B", "A:" or ":" within [0, length]: the half-open range. Errors: usage.
+Result<std::pair<int64_t, int64_t>> parse_range(const std::string& text, int64_t length);
+
+// "2,10,11" (commas or white space): token ids in [0, vocab_size). Errors: usage.
+Result<std::vector<int32_t>> parse_token_ids(const std::string& text, int64_t vocab_size);
+
+// The tokenizer of a checkpoint. Errors (input): it has none, or an inconsistent one.
+Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(checkpoint::Checkpoint checkpoint);
+
+// A loaded engine with the device and the kernels it runs on.
+struct Session {
+  std::unique_ptr<kernels::Device> device;
+  std::unique_ptr<kernels::Ops> ops;
+  std::unique_ptr<engine::Engine> engine;
+};
+
+engine::EngineOptions engine_options(const CacheFlags& flags, const RuntimeOptions& runtime);
+
+// Makes the device and the engine, prints --explain-kernels and the plan's warnings (stderr).
+Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,
+                      const RuntimeOptions& runtime);
+
+}  // namespace ringkeep::cli

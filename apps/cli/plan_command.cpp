@@ -1,0 +1,137 @@
+// `plan`: the cache of a model under the given flags, layer by layer, or every refusal. Needs no
+// weights; nothing is allocated.
+#include <algorithm>
+#include <optional>
+
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "kernels/select/select.h"
+#include "kv/plan.h"
+#include "models/model.h"
+#include "weights/decoder_weights.h"
+
+namespace ringkeep::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  CacheFlags cache;
+  RuntimeOptions weights;  // only the weight flags
+};
+
+// The packed size of the checkpoint's tensors, or nothing when they are not there.
+std::optional<size_t> weight_bytes(const checkpoint::Checkpoint& checkpoint,
+                                   const weights::PackOptions& pack, const kernels::Ops& ops) {
+  if (checkpoint.table.tensors.empty()) return std::nullopt;
+  const Result<size_t> bytes = weights::packed_bytes(checkpoint, pack, ops);
+  if (bytes.ok()) return *bytes;
+  spdlog::warn("weights: {}", bytes.error().message);
+  return std::nullopt;
+}
+
+// Activations of the largest step, for a model that can run.
+std::optional<size_t> scratch_bytes(const ModelConfig& config, const kv::KvPlan& plan) {
+  if (!plan.runnable() || !models::check_family(config).ok()) return std::nullopt;
+  return models::activation_bytes(config, std::max<int64_t>(plan.chunk, plan.parallel));
+}
+
+// Totals that the cache plan does not know.
+struct Totals {
+  std::optional<size_t> weights;
+  std::optional<size_t> scratch;
+};
+
+Json optional_json(bool present, int64_t value) { return present ? Json(value) : Json(nullptr); }
+
+Json layer_json(const kv::LayerPlan& layer) {
+  const bool own = layer.cache != kv::CacheClass::shared;
+  const bool stored = layer.group >= 0;
+  return Json{
+      {"index", layer.index},
+      {"kind", layer_kind_name(layer.kind)},
+      {"window", optional_json(layer.window > 0, layer.window)},
+      {"donor", optional_json(layer.donor >= 0, layer.donor)},
+      {"cache", kv::cache_class_name(layer.cache)},
+      {"k", stored ? Json(kernels::describe(layer.geometry.k)) : Json(nullptr)},
+      {"v", stored ? Json(kernels::describe(layer.geometry.v)) : Json(nullptr)},
+      {"bytes_per_token", optional_json(own && stored, static_cast<int64_t>(layer.bytes_per_token))},
+      {"max_tokens", optional_json(own && stored, layer.max_tokens)},
+      {"max_bytes", optional_json(own && stored, static_cast<int64_t>(layer.max_bytes))},
+  };
+}
+
+Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
+  Json layers = Json::array();
+  for (const kv::LayerPlan& layer : plan.layers) layers.push_back(layer_json(layer));
+  Json refusals = Json::array();
+  for (const kv::Refusal& refusal : plan.refusals)
+    refusals.push_back(Json{{"layer", optional_json(refusal.layer >= 0, refusal.layer)},
+                            {"cache", refusal.cache},
+                            {"feature", refusal.feature},
+                            {"reason", refusal.reason}});
+  return Json{{"runnable", plan.runnable()},
+              {"layers", std::move(layers)},
+              {"totals",
+               {{"weights_bytes", totals.weights ? Json(*totals.weights) : Json(nullptr)},
+                {"kv_bytes", plan.kv_bytes},
+                {"kv_prefill_bytes", plan.kv_prefill_bytes},
+                {"scratch_bytes", totals.scratch ? Json(*totals.scratch) : Json(nullptr)}}},
+              {"refusals", std::move(refusals)}};
+}
+
+void print_total(const char* name, std::optional<size_t> bytes) {
+  fmt::print("{} {}\n", name, bytes ? human_bytes(static_cast<double>(*bytes)) : "unknown");
+}
+
+// With weights where they are; the configuration alone otherwise.
+Result<checkpoint::Checkpoint> open_for_plan(const std::string& model) {
+  Result<checkpoint::Checkpoint> full =
+      checkpoint::open(model, {.weights = true, .tokenizer = false});
+  if (full.ok()) return full;
+  Result<checkpoint::Checkpoint> bare =
+      checkpoint::open(model, {.weights = false, .tokenizer = false});
+  if (bare.ok()) spdlog::info("planning without weights: {}", full.error().message);
+  return bare;
+}
+
+Result<int> plan_command(const Options& options) {
+  init_log(options.model.verbosity);
+  const checkpoint::Checkpoint checkpoint = RK_TRY(open_for_plan(options.model.model));
+  const kernels::Ops ops = kernels::cpu_backend();
+  const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
+  const Totals totals{
+      .weights = weight_bytes(checkpoint,
+                              {options.weights.weight_bits, options.weights.weight_group}, ops),
+      .scratch = scratch_bytes(checkpoint.config, plan)};
+  for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
+  if (options.model.json) {
+    print_json(plan_json(plan, totals));
+  } else {
+    fmt::print("{}", kv::format_plan(plan));
+    print_total("weights", totals.weights);
+    print_total("scratch", totals.scratch);
+  }
+  if (!plan.runnable()) return kv::refusal_error(plan);
+  return 0;
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("plan", "show the cache layer by layer, or what is refused; no weights needed");
+  auto options = std::make_shared<Options>();
+  add_model_options(*command, options->model);
+  add_json_option(*command, options->model);
+  add_cache_options(*command, options->cache);
+  add_context_option(*command, options->cache);
+  command->add_option("--parallel", options->cache.parallel, "sequences at the same time")
+      ->type_name("N")->capture_default_str()->group("Cache");
+  add_weight_options(*command, options->weights);
+  return {command, [options] { return plan_command(*options); }};
+}
+
+}  // namespace ringkeep::cli

@@ -1,0 +1,143 @@
+// `run`: text from a prompt, or a chat on a terminal.
+#include <unistd.h>
+
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/chat.h"
+#include "cli/commands.h"
+#include "cli/generate.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+namespace ringkeep::cli {
+namespace {
+
+constexpr size_t kPromptLimit = size_t{1} << 30;
+
+struct Options {
+  ModelOptions model;
+  CacheFlags cache;
+  RuntimeOptions runtime;
+  SamplingOptions sampling;
+  std::string prompt;
+  std::string prompt_file;
+  bool has_prompt = false;
+  bool has_max_tokens = false;
+  bool raw = false;
+  bool chat = false;
+  std::string system;
+  std::string chat_template;  // file
+};
+
+bool interactive(const Options& options) {
+  return !options.has_prompt && options.prompt_file.empty() && ::isatty(0) != 0;
+}
+
+Result<std::string> prompt_text(const Options& options) {
+  std::string text = options.prompt;
+  if (!options.has_prompt)
+    text = options.prompt_file.empty() ? RK_TRY(read_stdin())
+                                       : RK_TRY(read_text_file(options.prompt_file, kPromptLimit));
+  if (text.empty()) return make_error(ErrorKind::usage, "the prompt is empty");
+  return text;
+}
+
+// Generates once; the text streams to stdout unless one JSON object is asked for.
+Result<int> complete(engine::Engine& engine, engine::Request request, bool json) {
+  const Generation generation =
+      RK_TRY(generate(engine, std::move(request), [&](const std::string& text) {
+        if (json) return;
+        fmt::print("{}", text);
+        std::fflush(stdout);
+      }));
+  if (json) {
+    print_json(generation_json(generation));
+  } else {
+    fmt::print("\n");
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", generation_summary(engine, generation));
+  }
+  return generation.interrupted ? exit_code(ErrorKind::interrupted) : 0;
+}
+
+Result<int> run_command(const Options& options) {
+  init_log(options.model.verbosity);
+  const bool talk = interactive(options);
+  if (talk && options.model.json)
+    return make_error(ErrorKind::usage, "--json needs a prompt: give -p, --prompt-file or stdin");
+  const std::string prompt = talk ? "" : RK_TRY(prompt_text(options));
+
+  engine::Request request;
+  request.sampling = RK_TRY(sampling_params(options.sampling));
+  request.max_tokens = options.sampling.max_tokens;
+  request.stop = options.sampling.stop;
+  request.ignore_eos = options.sampling.ignore_eos;
+
+  checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model.model));
+  // Everything that the flags alone decide is checked before the weights are read.
+  RK_TRY(engine::validate(request.sampling, checkpoint.config.vocab_size));
+  if (checkpoint.tokenizer.kind == TokenizerData::Kind::none)
+    return input_error("{}: the checkpoint has no tokenizer ({})", checkpoint.path,
+                       checkpoint.tokenizer.note);
+  std::optional<ChatFormat> format;
+  if (!options.raw) format = RK_TRY(ChatFormat::load(checkpoint.tokenizer, options.chat_template));
+  if (!format && options.chat)
+    return input_error("{}: the model has no chat template: give one with --chat-template",
+                       checkpoint.path);
+  if (!format && !options.system.empty())
+    return make_error(ErrorKind::usage, "--system needs a chat template, and {}",
+                      options.raw ? "--raw leaves it out" : "the model has none");
+
+  const Session session = RK_TRY(start(std::move(checkpoint), options.cache, options.runtime));
+  engine::Engine& engine = *session.engine;
+  if (talk) {
+    if (format && !options.has_max_tokens) request.max_tokens = -1;
+    return chat(engine, format ? &*format : nullptr, options.system, std::move(request));
+  }
+  if (format) {
+    Json messages = Json::array();
+    if (!options.system.empty())
+      messages.push_back(Json{{"role", "system"}, {"content", options.system}});
+    messages.push_back(Json{{"role", "user"}, {"content", prompt}});
+    request.tokens = RK_TRY(format->encode(*engine.tokenizer(), messages));
+  } else {
+    request.tokens = engine.tokenizer()->encode(prompt);
+  }
+  return complete(engine, std::move(request), options.model.json);
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("run", "generate from a prompt, or chat on a terminal");
+  auto options = std::make_shared<Options>();
+  add_model_options(*command, options->model);
+  add_json_option(*command, options->model);
+  const char* group = "Prompt";
+  CLI::Option* prompt =
+      command->add_option("-p,--prompt", options->prompt, "the prompt (default: stdin)")
+          ->type_name("TEXT")->group(group);
+  command->add_option("-f,--prompt-file", options->prompt_file, "read the prompt from a file")
+      ->type_name("FILE")->group(group)->excludes(prompt);
+  CLI::Option* raw = command->add_flag("--raw", options->raw,
+                                       "do not apply the model's chat template")->group(group);
+  command->add_flag("--chat", options->chat, "refuse a model without a chat template")
+      ->group(group)->excludes(raw);
+  command->add_option("--chat-template", options->chat_template,
+                      "a Jinja chat template, in place of the model's")
+      ->type_name("FILE")->group(group)->excludes(raw);
+  command->add_option("--system", options->system, "system message of the chat")
+      ->type_name("TEXT")->group(group);
+  add_sampling_options(*command, options->sampling);
+  add_cache_options(*command, options->cache);
+  add_context_option(*command, options->cache);
+  add_runtime_options(*command, options->runtime);
+  return {command, [options, command, prompt] {
+            options->has_prompt = prompt->count() > 0;
+            options->has_max_tokens = command->get_option("--max-tokens")->count() > 0;
+            return run_command(*options);
+          }};
+}
+
+}  // namespace ringkeep::cli
