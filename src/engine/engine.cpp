@@ -47,9 +47,7 @@ struct Engine::State {
   std::map<int64_t, GenerationStats> finished;
   std::vector<float> logits;                  // [max_logit_rows, vocab]
 
-  int64_t context_limit() const {
-    return store->plan().max_kv_size > 0 ? std::numeric_limits<int64_t>::max() : store->plan().ctx;
-  }
+  int64_t context_limit() const { return store->plan().max_length(); }
   Status run(const StepPlan& plan, std::vector<Generation*>& running, models::Batch& batch,
              kv::KvBatch& kv_batch);
   Event accept(Generation& generation, std::span<float> logits);

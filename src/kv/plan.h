@@ -14,6 +14,9 @@
 
 namespace ringkeep::kv {
 
+// Token indices are below this: positions and page numbers are 32-bit in the kernels.
+inline constexpr int64_t kMaxIndices = (int64_t{1} << 31) - 64;
+
 struct Refusal {
   int layer = -1;          // -1: the whole cache
   std::string cache;       // class name
@@ -26,7 +29,7 @@ struct LayerPlan {
   int index = 0;
   LayerKind kind = LayerKind::full;
   CacheClass cache = CacheClass::full;
-  int64_t window = 0;              // tokens in sight; 0: unbounded
+  int64_t window = 0;              // tokens in sight; 0: unbounded; chunked: chunk_size
   int64_t keep = 0;                // pinned first tokens
   int64_t chunk_size = 0;          // chunked layers
   int donor = -1;
@@ -60,12 +63,16 @@ struct KvPlan {
   int64_t max_kv_size = 0;
   int64_t chunk = 0;
   int64_t rollback = 0;
-  int64_t quantized_start = 0;
+  int64_t quantized_start = 0;     // 0 also when nothing is quantized
   int parallel = 1;
   size_t kv_bytes = 0;             // all sequences, while decoding
   size_t kv_prefill_bytes = 0;     // further bytes that exist only while prefilling
   std::vector<std::string> warnings;
   bool runnable() const { return refusals.empty(); }
+  // Rows that a sequence may hold: ctx, or with --max-kv-size as many as an index can count.
+  int64_t max_length() const { return max_kv_size > 0 ? kMaxIndices : ctx; }
+  // Whether a sequence ever passes --quantized-kv-start, and so moves to the quantized groups.
+  bool crosses_start() const { return quantized_start > 0 && quantized_start < max_length(); }
 };
 
 // Errors (usage): flags that mean nothing (an unknown codec, a negative size, N <= K is a refusal).

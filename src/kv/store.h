@@ -51,8 +51,10 @@ struct GroupUsage {
 
 class Store {
  public:
-  // The plan must be runnable. Reserves address space for the whole pool; memory is taken as pages
-  // are first written and given back when they are freed.
+  // The plan must be runnable; `device` and `ops` must outlive the store. Reserves address space for
+  // the whole pool; memory is taken as pages are first written. A freed page is used again first; the
+  // memory above the highest page in use is given back when a sequence closes or passes
+  // --quantized-kv-start.
   static Result<std::unique_ptr<Store>> create(const KvPlan& plan, kernels::Device& device,
                                                const kernels::Ops& ops);
   ~Store();
@@ -67,7 +69,8 @@ class Store {
   // pages; longer than ctx) the store is as before. Rows must not straddle max_step_rows().
   Result<KvBatch> begin_step(std::span<const StepEntry> entries);
   // Keeps the first `rows` appended rows of the sequence's open step and drops the rest.
-  // Crossing --quantized-kv-start re-encodes the sequence's rows (uses exec).
+  // Crossing --quantized-kv-start re-encodes the sequence's rows (uses exec). Fails (runtime) when
+  // that finds no free pages or a value that is not finite; the step is then dropped.
   Status commit(SequenceId sequence, int64_t rows, kernels::Exec& exec);
   // Drops the sequence's open step.
   void abort_step(SequenceId sequence);
@@ -86,7 +89,8 @@ class Store {
   size_t bytes_used() const;
   const KvPlan& plan() const;
 
-  // Token indices whose rows are present for the sequence in a group, ascending (tests, /kv).
+  // Token indices whose rows the sequence holds in a group for some row to come (those of an open step
+  // included), ascending (tests, /kv).
   std::vector<int64_t> resident(SequenceId sequence, int group) const;
   // Slot of a resident token index, or -1.
   int64_t slot(SequenceId sequence, int group, int64_t index) const;

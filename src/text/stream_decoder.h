@@ -7,8 +7,11 @@
 
 namespace ringkeep::text {
 
+// The text of all pushed bytes, each maximal ill-formed part of them replaced by one U+FFFD, up to
+// the first place where one of the stop strings begins, however the bytes were cut into pushes.
 class StreamDecoder {
  public:
+  // Empty stop strings are ignored.
   explicit StreamDecoder(std::vector<std::string> stop = {});
   // Adds bytes of a token; returns the text that is now certain. After a stop string was met,
   // stopped() holds and everything further is dropped.
@@ -18,9 +21,12 @@ class StreamDecoder {
   bool stopped() const { return stopped_; }
 
  private:
+  void decode(std::string_view bytes, bool all);
   std::string take(bool all);
+
   std::vector<std::string> stop_;
-  std::string pending_;   // bytes not yet shown
+  std::string tail_;   // bytes of a character that is not finished
+  std::string held_;   // text that may be the beginning of a stop string
   bool stopped_ = false;
 };
 

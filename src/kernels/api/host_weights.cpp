@@ -1,0 +1,299 @@
+// Rows (outputs) come in blocks of 16; the last block is padded with zeros. A block is one stream
+// that a matrix-vector product reads once, from its first byte to its last.
+//
+// Dense kinds: [cols][16 rows] elements.
+//
+// Packed kinds: groups in ascending order, each
+//   scales   [16] f16, bf16 or f32, then for affine kinds biases [16] of the same type;
+//            two levels: sub-scales [16] i8, then sub-mins [16] u8; for 2-bit codes both are
+//            4-bit numbers and share a byte (sub-scale in the low nibble)
+//   codes    bit planes, lowest bits first: 8 = 8; 6 = 4 + 2; 5 = 4 + 1; 4; 3 = 2 + 1; 2.
+// and, for two levels, super-scales [16] f16 and super-mins [16] f16 before every 256 columns.
+//
+// The codes of a group are units of 64 bytes, [16 rows][4 columns], one unit for four columns: the
+// operand shape of four-way byte dot products (and, unit after unit, of AMX tiles). Within a plane
+// of 4 or 2 bits a vector of 64 bytes holds 2 or 4 consecutive units, byte by byte, the first one in
+// the lowest bits: unpacking is a shift and a mask. In a plane of 1 bit a unit is 64 bits, bit i for
+// byte i: a mask register.
+#include "kernels/api/host_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/dtype.h"
+
+namespace ringkeep::kernels {
+namespace {
+
+using quant::ScaleKind;
+using quant::WeightKind;
+using quant::WeightRows;
+using quant::WeightSpec;
+
+size_t dense_bytes(WeightKind kind) { return kind == WeightKind::dense_f32 ? 4 : 2; }
+
+void store16(std::byte* p, uint16_t value) { std::memcpy(p, &value, sizeof value); }
+uint16_t load16(const std::byte* p) {
+  uint16_t value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+// Sixteen floats as the type of `kind`; returns the end.
+std::byte* store_scales(std::byte* p, ScaleKind kind, const float* values) {
+  if (kind == ScaleKind::f32) {
+    std::memcpy(p, values, kRowBlock * sizeof(float));
+    return p + kRowBlock * sizeof(float);
+  }
+  for (int r = 0; r < kRowBlock; ++r, p += 2)
+    store16(p, kind == ScaleKind::bf16 ? float_to_bf16(values[r]) : float_to_f16(values[r]));
+  return p;
+}
+
+const std::byte* load_scales(const std::byte* p, ScaleKind kind, float* values) {
+  if (kind == ScaleKind::f32) {
+    std::memcpy(values, p, kRowBlock * sizeof(float));
+    return p + kRowBlock * sizeof(float);
+  }
+  for (int r = 0; r < kRowBlock; ++r, p += 2)
+    values[r] = kind == ScaleKind::bf16 ? bf16_to_float(load16(p)) : f16_to_float(load16(p));
+  return p;
+}
+
+using Units = uint8_t[kMaxGroup / 4][kRowBlock][4];
+
+void pack_codes(int bits, int units, const Units& codes, std::byte* p) {
+  const CodePlanes planes = code_planes(bits);
+  int shift = 0;
+  for (int plane = 0; plane < planes.count; shift += planes.width[plane++]) {
+    const int width = planes.width[plane];
+    const unsigned mask = (1u << width) - 1;
+    if (width == 1) {
+      for (int u = 0; u < units; ++u, p += 8) {
+        const uint8_t* unit = &codes[u][0][0];
+        for (int byte = 0; byte < 8; ++byte) {
+          unsigned packed = 0;
+          for (int i = 0; i < 8; ++i) packed |= (unsigned(unit[8 * byte + i]) >> shift & 1u) << i;
+          p[byte] = std::byte(packed);
+        }
+      }
+      continue;
+    }
+    const int together = 8 / width;
+    for (int u = 0; u < units; u += together, p += kUnitBytes) {
+      for (int i = 0; i < kUnitBytes; ++i) {
+        unsigned packed = 0;
+        for (int s = 0; s < together; ++s)
+          packed |= (unsigned((&codes[u + s][0][0])[i]) >> shift & mask) << (s * width);
+        p[i] = std::byte(packed);
+      }
+    }
+  }
+}
+
+void unpack_codes(int bits, int units, const std::byte* p, Units& codes) {
+  std::memset(&codes, 0, size_t(units) * kUnitBytes);
+  const CodePlanes planes = code_planes(bits);
+  int shift = 0;
+  for (int plane = 0; plane < planes.count; shift += planes.width[plane++]) {
+    const int width = planes.width[plane];
+    const unsigned mask = (1u << width) - 1;
+    const int together = width == 1 ? 1 : 8 / width;
+    for (int u = 0; u < units; u += together, p += width == 1 ? 8 : kUnitBytes) {
+      for (int s = 0; s < together; ++s) {
+        uint8_t* unit = &codes[u + s][0][0];
+        for (int i = 0; i < kUnitBytes; ++i) {
+          const unsigned part = width == 1 ? unsigned(p[i / 8]) >> (i % 8) & 1u
+                                           : unsigned(p[i]) >> (s * width) & mask;
+          unit[i] |= uint8_t(part << shift);
+        }
+      }
+    }
+  }
+}
+
+// Sixteen rows of column `c` of `part` [rows, stride], zero past the last row.
+template <typename T>
+void gather(const std::vector<T>& part, int64_t stride, int64_t row0, int64_t rows, int64_t c,
+            T* out) {
+  for (int r = 0; r < kRowBlock; ++r) out[r] = r < rows ? part[size_t((row0 + r) * stride + c)] : T(0);
+}
+
+void pack_block(std::byte* p, const HostLayout& layout, const WeightRows& in, int64_t row0) {
+  const WeightSpec& spec = in.spec;
+  const bool affine = spec.kind == WeightKind::affine;
+  const int64_t rows = std::min<int64_t>(kRowBlock, in.rows - row0);
+  const int64_t supers = in.cols / quant::kSuperCols;
+  float values[kRowBlock];
+  int8_t subs[kRowBlock];
+  uint8_t mins[kRowBlock];
+  Units codes;
+  for (int64_t g = 0; g < layout.groups; ++g) {
+    if (layout.super_groups != 0 && g % layout.super_groups == 0) {
+      gather(in.supers, supers, row0, rows, g / layout.super_groups, values);
+      p = store_scales(p, ScaleKind::f16, values);
+      if (affine) {
+        gather(in.super_mins, supers, row0, rows, g / layout.super_groups, values);
+        p = store_scales(p, ScaleKind::f16, values);
+      }
+    }
+    if (layout.super_groups != 0) {
+      gather(in.sub_scales, layout.groups, row0, rows, g, subs);
+      if (affine) gather(in.sub_mins, layout.groups, row0, rows, g, mins);
+      if (nibble_subs(spec)) {
+        for (int r = 0; r < kRowBlock; ++r) {
+          RK_CHECK(subs[r] >= 0 && subs[r] < 16 && mins[r] < 16, "sub-scales of 2-bit codes");
+          p[r] = std::byte(subs[r] | mins[r] << 4);
+        }
+      } else {
+        std::memcpy(p, subs, kRowBlock);
+        if (affine) std::memcpy(p + kRowBlock, mins, kRowBlock);
+      }
+      p += layout.scale_bytes;
+    } else {
+      gather(in.scales, layout.groups, row0, rows, g, values);
+      p = store_scales(p, spec.scale, values);
+      if (affine) {
+        gather(in.biases, layout.groups, row0, rows, g, values);
+        p = store_scales(p, spec.scale, values);
+      }
+    }
+    for (int r = 0; r < kRowBlock; ++r) {
+      if (r >= rows) {
+        for (int u = 0; u < spec.group / 4; ++u) std::memset(codes[u][r], 0, 4);
+        continue;
+      }
+      const uint8_t* row = in.codes.data() + size_t((row0 + r) * in.cols + g * spec.group);
+      for (int u = 0; u < spec.group / 4; ++u) std::memcpy(codes[u][r], row + 4 * u, 4);
+    }
+    pack_codes(spec.bits, spec.group / 4, codes, p);
+    p += layout.code_bytes;
+  }
+}
+
+void pack_dense_block(std::byte* p, const WeightRows& in, int64_t row0) {
+  const int64_t rows = std::min<int64_t>(kRowBlock, in.rows - row0);
+  const size_t size = dense_bytes(in.spec.kind);
+  for (int64_t c = 0; c < in.cols; ++c) {
+    for (int r = 0; r < kRowBlock; ++r, p += size) {
+      const float value = r < rows ? in.dense[size_t((row0 + r) * in.cols + c)] : 0.0f;
+      switch (in.spec.kind) {
+        case WeightKind::dense_f16: store16(p, float_to_f16(value)); break;
+        case WeightKind::dense_bf16: store16(p, float_to_bf16(value)); break;
+        default: std::memcpy(p, &value, sizeof value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool nibble_subs(const WeightSpec& spec) {
+  return spec.scale == ScaleKind::two_level && spec.kind == WeightKind::affine && spec.bits == 2;
+}
+
+CodePlanes code_planes(int bits) {
+  switch (bits) {
+    case 8: return {1, {8, 0}};
+    case 6: return {2, {4, 2}};
+    case 5: return {2, {4, 1}};
+    case 4: return {1, {4, 0}};
+    case 3: return {2, {2, 1}};
+    case 2: return {1, {2, 0}};
+  }
+  RK_CHECK(false, "codes of {} bits", bits);
+}
+
+HostLayout host_layout(const WeightSpec& spec, int64_t cols) {
+  RK_CHECK(!spec.dense() && cols % spec.group == 0, "{} columns of {}", cols, describe(spec));
+  const size_t parts = spec.kind == WeightKind::affine ? 2 : 1;
+  HostLayout layout;
+  layout.groups = cols / spec.group;
+  layout.code_bytes = size_t(kRowBlock * spec.group * spec.bits / 8);
+  if (spec.scale == ScaleKind::two_level) {
+    RK_CHECK(cols % quant::kSuperCols == 0, "{} columns of {}", cols, describe(spec));
+    layout.super_groups = quant::kSuperCols / spec.group;
+    layout.super_bytes = parts * kRowBlock * 2;
+    layout.scale_bytes = nibble_subs(spec) ? kRowBlock : parts * kRowBlock;
+  } else {
+    layout.scale_bytes = parts * kRowBlock * (spec.scale == ScaleKind::f32 ? 4 : 2);
+  }
+  layout.block_bytes = size_t(layout.groups) * (layout.scale_bytes + layout.code_bytes) +
+                       size_t(cols / quant::kSuperCols) * layout.super_bytes;
+  return layout;
+}
+
+size_t host_weight_bytes(const WeightSpec& spec, int64_t rows, int64_t cols) {
+  const size_t blocks = size_t((rows + kRowBlock - 1) / kRowBlock);
+  if (spec.dense()) return blocks * size_t(cols) * kRowBlock * dense_bytes(spec.kind);
+  return blocks * host_layout(spec, cols).block_bytes;
+}
+
+void host_pack_rows(std::byte* data, int64_t rows, int64_t cols, int64_t row0,
+                    const WeightRows& in) {
+  RK_CHECK(in.cols == cols && row0 % kRowBlock == 0 && row0 + in.rows <= rows &&
+           (in.rows % kRowBlock == 0 || row0 + in.rows == rows),
+           "rows {} + {} of [{}, {}]", row0, in.rows, rows, cols);
+  const size_t block_bytes = host_weight_bytes(in.spec, kRowBlock, cols);
+  std::byte* block = data + size_t(row0 / kRowBlock) * block_bytes;
+  for (int64_t r = 0; r < in.rows; r += kRowBlock, block += block_bytes) {
+    if (in.spec.dense()) pack_dense_block(block, in, r);
+    else pack_block(block, host_layout(in.spec, cols), in, r);
+  }
+}
+
+void unpack_group(const WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+                  int64_t g, HostGroup& out) {
+  const bool affine = spec.kind == WeightKind::affine;
+  const std::byte* p = block + layout.group_offset(g);
+  std::fill(out.bias, out.bias + kRowBlock, 0.0f);
+  if (layout.super_groups != 0) {
+    const int64_t first = g - g % layout.super_groups;
+    const std::byte* super = block + layout.group_offset(first) - layout.super_bytes;
+    float super_mins[kRowBlock];
+    super = load_scales(super, ScaleKind::f16, out.scale);
+    if (affine) load_scales(super, ScaleKind::f16, super_mins);
+    for (int r = 0; r < kRowBlock; ++r) {
+      const bool nibbles = nibble_subs(spec);
+      out.scale[r] *= float(nibbles ? int(p[r]) & 15 : int(int8_t(p[r])));
+      if (affine) out.bias[r] = -(super_mins[r] * float(nibbles ? int(p[r]) >> 4 : int(p[r + kRowBlock])));
+    }
+    p += layout.scale_bytes;
+  } else {
+    p = load_scales(p, spec.scale, out.scale);
+    if (affine) p = load_scales(p, spec.scale, out.bias);
+  }
+  unpack_codes(spec.bits, spec.group / 4, p, out.codes);
+}
+
+void unpack_row(const PackedTensor& tensor, int64_t row, float* out) {
+  const WeightSpec& spec = tensor.spec;
+  const size_t block_bytes = host_weight_bytes(spec, kRowBlock, tensor.cols);
+  const std::byte* block = tensor.data + size_t(row / kRowBlock) * block_bytes;
+  const int r = int(row % kRowBlock);
+  if (spec.dense()) {
+    const size_t size = dense_bytes(spec.kind);
+    for (int64_t c = 0; c < tensor.cols; ++c) {
+      const std::byte* p = block + size_t(c * kRowBlock + r) * size;
+      switch (spec.kind) {
+        case WeightKind::dense_f16: out[c] = f16_to_float(load16(p)); break;
+        case WeightKind::dense_bf16: out[c] = bf16_to_float(load16(p)); break;
+        default: std::memcpy(&out[c], p, sizeof(float));
+      }
+    }
+    return;
+  }
+  const HostLayout layout = host_layout(spec, tensor.cols);
+  HostGroup group;
+  for (int64_t g = 0; g < layout.groups; ++g, out += spec.group) {
+    unpack_group(spec, layout, block, g, group);
+    for (int i = 0; i < spec.group; ++i) {
+      const int code = group.codes[i / 4][r][i % 4];
+      out[i] = spec.kind == WeightKind::affine ? group.scale[r] * float(code) + group.bias[r]
+                                               : group.scale[r] * float(code - spec.zero);
+    }
+  }
+}
+
+}  // namespace ringkeep::kernels

@@ -1,0 +1,60 @@
+// The physical layout of weights on the host, shared by kernels/ref and kernels/cpu; described at
+// the head of host_weights.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/api/ops.h"
+#include "quant/weight_spec.h"
+
+namespace ringkeep::kernels {
+
+inline constexpr int kRowBlock = 16;    // rows (outputs) interleaved in one block
+inline constexpr int kMaxGroup = 128;   // columns under one scale, at most
+inline constexpr int kUnitBytes = 64;   // codes of 16 rows x 4 columns, one byte each
+
+// Where things lie in a block of 16 rows of a packed (not dense) matrix.
+struct HostLayout {
+  int64_t groups = 0;        // groups along cols
+  int super_groups = 0;      // groups under one super-scale; 0: scales have one level
+  size_t super_bytes = 0;    // super-scales (and super-mins) before each run of super_groups
+  size_t scale_bytes = 0;    // scales (and biases or sub-mins) before the codes of a group
+  size_t code_bytes = 0;     // codes of a group
+  size_t block_bytes = 0;    // the whole block
+
+  // Offset of the scales of group g in its block.
+  size_t group_offset(int64_t g) const {
+    const size_t supers = super_groups == 0 ? 0 : size_t(g / super_groups + 1) * super_bytes;
+    return supers + size_t(g) * (scale_bytes + code_bytes);
+  }
+};
+HostLayout host_layout(const quant::WeightSpec& spec, int64_t cols);
+
+// Whether sub-scale and sub-min share a byte (two levels under 2-bit codes: both have 4 bits).
+bool nibble_subs(const quant::WeightSpec& spec);
+
+// The bit planes of a code, lowest bits first.
+struct CodePlanes {
+  int count = 0;
+  int width[2] = {0, 0};
+};
+CodePlanes code_planes(int bits);
+
+// One group of one block, unpacked.
+struct HostGroup {
+  uint8_t codes[kMaxGroup / 4][kRowBlock][4];
+  float scale[kRowBlock];
+  float bias[kRowBlock];  // zero when symmetric
+};
+void unpack_group(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+                  int64_t g, HostGroup& out);
+
+// The value of each weight of one row: out [cols]. Any kind.
+void unpack_row(const PackedTensor& tensor, int64_t row, float* out);
+
+size_t host_weight_bytes(const quant::WeightSpec& spec, int64_t rows, int64_t cols);
+void host_pack_rows(std::byte* data, int64_t rows, int64_t cols, int64_t row0,
+                    const quant::WeightRows& in);
+
+}  // namespace ringkeep::kernels

@@ -1,0 +1,157 @@
+// Attention of one row over the codes of the cache, with the roundings of the fast kernels: Q is one
+// int8 vector a head, P is 8 bits unsigned with one scale a page (and a group of V's channels), V's
+// scale folded in. The weight of a token in the denominator is not rounded.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/api/host_kv.h"
+#include "kernels/ref/ref.h"
+
+namespace ringkeep::kernels::ref {
+namespace {
+
+float load_half(const std::byte* head, size_t offset) {
+  uint16_t bits;
+  std::memcpy(&bits, head + offset, 2);
+  return f16_to_float(bits);
+}
+
+// A query vector in the space of the codes.
+struct Query {
+  std::vector<float> x;    // [k_dim]; integers when K is quantized
+  float scale = 1.0f;
+};
+
+Query prepare(const HostKvPlane& k, const float* q) {
+  Query query{.x = std::vector<float>(q, q + k.dim)};
+  if (k.codec.scheme == KvScheme::f16) return query;
+  if (k.codec.scheme == KvScheme::hadamard) hadamard(query.x.data(), k.dim);
+  float largest = 0.0f;
+  for (float x : query.x) largest = std::max(largest, std::abs(x));
+  query.scale = largest / 127.0f;
+  const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+  for (float& x : query.x) x = std::nearbyint(x * inverse);
+  return query;
+}
+
+// q . K[token]
+float dot(const HostKvPlane& k, const std::byte* head, int token, const Query& query) {
+  float sum = 0.0f;
+  if (k.codec.scheme == KvScheme::f16) {
+    for (int d = 0; d < k.dim; ++d) sum += query.x[d] * load_half(head, half_offset(k, token, d));
+    return sum;
+  }
+  for (int g = 0; g < k.groups; ++g) {
+    int64_t products = 0;
+    int64_t queries = 0;
+    for (int d = g * k.group; d < (g + 1) * k.group; ++d) {
+      const int q = static_cast<int>(query.x[d]);
+      products += q * kv_level(k.codec, get_code(k, head, token, d));
+      queries += q;
+    }
+    sum += static_cast<float>(products) * load_half(head, scale_offset(k, token, g));
+    if (k.codec.scheme == KvScheme::affine)
+      sum += static_cast<float>(queries) * load_half(head, bias_offset(k, token, g));
+  }
+  return sum * query.scale;
+}
+
+// out += sum over the page's tokens of weight * V[token], in the space of the codes
+void add_values(const HostKvPlane& v, const std::byte* head, const float* weight, float* out) {
+  if (v.codec.scheme == KvScheme::f16) {
+    for (int d = 0; d < v.dim; ++d)
+      for (int t = 0; t < kPageTokens; ++t)
+        if (weight[t] > 0.0f) out[d] += weight[t] * load_half(head, half_offset(v, t, d));
+    return;
+  }
+  for (int g = 0; g < v.groups; ++g) {
+    float p[kPageTokens];
+    float largest = 0.0f;
+    float bias = 0.0f;
+    for (int t = 0; t < kPageTokens; ++t) {
+      p[t] = 0.0f;
+      if (weight[t] <= 0.0f) continue;
+      const float scale = load_half(head, scale_offset(v, t, g));
+      p[t] = weight[t] * std::abs(scale);
+      largest = std::max(largest, p[t]);
+      if (v.codec.scheme != KvScheme::affine) continue;
+      // Codes count down from 2^bits - 1 under a negative scale.
+      const float last = static_cast<float>((1 << v.codec.bits) - 1);
+      bias += weight[t] * (load_half(head, bias_offset(v, t, g)) + (scale < 0.0f ? scale * last : 0.0f));
+    }
+    const float inverse = largest > 1e-30f ? 255.0f / largest : 0.0f;
+    for (float& x : p) x = std::nearbyint(x * inverse);
+    for (int d = g * v.group; d < (g + 1) * v.group; ++d) {
+      int64_t sum = 0;
+      for (int t = 0; t < kPageTokens; ++t)
+        if (p[t] > 0.0f)
+          sum += static_cast<int>(p[t]) * kv_level(v.codec, get_code(v, head, t, d));
+      out[d] += static_cast<float>(sum) * (largest / 255.0f) + bias;
+    }
+  }
+}
+
+bool sees(const AttentionParams& p, int64_t q, int64_t k, int64_t span_end) {
+  if (p.chunk_size > 0) return visible_chunked(q, k, p.chunk_size);
+  return visible(q, k, p.window, p.keep, span_end);
+}
+
+void attend(const AttentionParams& p, const HostKvLayout& layout, const KvSegment& segment, int64_t i,
+            int h) {
+  const int64_t row = segment.row0 + i;
+  const int64_t index = segment.index0 + i;
+  const int64_t span_end = segment.span_end != nullptr ? segment.span_end[i] : index;
+  const size_t head_offset = h / (p.heads / p.geometry.kv_heads) * layout.head_bytes;
+  const auto head_block = [&](int64_t page) {
+    return p.storage + segment.pages[page].physical * p.page_stride + head_offset;
+  };
+  const Query query = prepare(layout.k, p.q + row * p.q_stride + h * layout.k.dim);
+
+  std::vector<float> weights(segment.n_pages * kPageTokens, -INFINITY);  // scores first
+  float largest = p.sinks != nullptr ? p.sinks[h] : -INFINITY;
+  for (int64_t page = 0; page < segment.n_pages; ++page)
+    for (int t = 0; t < kPageTokens; ++t) {
+      if (!sees(p, index, segment.pages[page].logical * int64_t{kPageTokens} + t, span_end)) continue;
+      float score = p.scale * dot(layout.k, head_block(page), t, query);
+      if (p.softcap > 0.0f) score = p.softcap * std::tanh(score / p.softcap);
+      weights[page * kPageTokens + t] = score;
+      largest = std::max(largest, score);
+    }
+
+  float total = p.sinks != nullptr ? std::exp(p.sinks[h] - largest) : 0.0f;
+  std::vector<float> out(layout.v.dim, 0.0f);
+  for (int64_t page = 0; page < segment.n_pages; ++page) {
+    float* weight = weights.data() + page * kPageTokens;
+    bool seen = false;
+    for (int t = 0; t < kPageTokens; ++t) {
+      seen |= weight[t] != -INFINITY;
+      weight[t] = weight[t] == -INFINITY ? 0.0f : std::exp(weight[t] - largest);
+      total += weight[t];
+    }
+    if (seen) add_values(layout.v, head_block(page), weight, out.data());
+  }
+  for (float& x : out) x = total > 0.0f ? x / total : 0.0f;
+  if (layout.v.codec.scheme == KvScheme::hadamard) hadamard(out.data(), layout.v.dim);
+  std::copy(out.begin(), out.end(), p.out + row * p.out_stride + h * layout.v.dim);
+}
+
+void attention(const AttentionParams& p, Exec& exec) {
+  const HostKvLayout layout(p.geometry);
+  for (int64_t s = 0; s < p.n_segments; ++s) {
+    const KvSegment& segment = p.segments[s];
+    exec.pool().parallel_for(segment.rows * p.heads, [&](int64_t task, int) {
+      attend(p, layout, segment, task / p.heads, static_cast<int>(task % p.heads));
+    });
+  }
+}
+
+bool supports(const AttentionParams&) { return true; }
+
+}  // namespace
+
+void add_attention_kernels(Ops& ops) { ops.attention.push_back({"ref", supports, attention}); }
+
+}  // namespace ringkeep::kernels::ref

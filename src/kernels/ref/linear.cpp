@@ -1,0 +1,120 @@
+// Products of activations with packed weights, and embedding look-up.
+//
+// Packed weights, not exact. A row of x is written as x ~ s * (hi + lo / 256), hi and lo in
+// [-127, 127]: int8 operands with the precision of about 16 bits. For each output, groups of the
+// weight row in ascending order:
+//   dot = sum over the group of (q - zero) * (256 * hi + lo)     exact in int32
+//   sum = sum over the group of 256 * hi + lo                    affine kinds
+//   acc = fma(scale, float(dot), acc), then acc = fma(bias, float(sum), acc)
+// and y = acc * (s / 256) (+ output bias). The integers are exact, so an implementation may form
+// them in any order; the float operations have the one order above. |dot| <= 128 * 255 * 32639 < 2^31.
+//
+// Dense weights, and `exact`: y = sum over ascending k of fma(w[k], x[k], y), in float.
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "kernels/api/host_weights.h"
+#include "kernels/ref/ref.h"
+
+namespace ringkeep::kernels::ref {
+namespace {
+
+struct QuantizedRow {
+  std::vector<int32_t> terms;  // [k] 256 * hi + lo
+  float scale = 0.0f;          // of a term
+};
+
+// A row that holds infinity or NaN makes all its outputs NaN. A row of magnitudes under 2^-100 is 0.
+QuantizedRow quantize(const float* x, int64_t k) {
+  QuantizedRow row;
+  row.terms.assign(size_t(k), 0);
+  uint32_t max_bits = 0;
+  for (int64_t i = 0; i < k; ++i)
+    max_bits = std::max(max_bits, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
+  const float max = std::bit_cast<float>(max_bits);
+  if (!(max < INFINITY)) {
+    row.scale = NAN;
+    return row;
+  }
+  if (max < 0x1p-100f) return row;
+  row.scale = max / 127.0f * (1.0f / 256.0f);
+  const float inverse = 127.0f / max;
+  for (int64_t i = 0; i < k; ++i) {
+    const float t = x[i] * inverse;
+    const float hi = std::nearbyint(t);
+    const float lo = std::min(std::max(std::nearbyint((t - hi) * 256.0f), -127.0f), 127.0f);
+    row.terms[size_t(i)] = 256 * int32_t(hi) + int32_t(lo);
+  }
+  return row;
+}
+
+void packed_output(const LinearOutput& out, const QuantizedRow& x, float* y) {
+  const PackedTensor& w = *out.weight;
+  const HostLayout layout = host_layout(w.spec, w.cols);
+  HostGroup group;
+  for (int64_t n0 = 0; n0 < w.rows; n0 += kRowBlock) {
+    const std::byte* block = w.data + size_t(n0 / kRowBlock) * layout.block_bytes;
+    float acc[kRowBlock] = {};
+    for (int64_t g = 0; g < layout.groups; ++g) {
+      unpack_group(w.spec, layout, block, g, group);
+      const int32_t* terms = x.terms.data() + g * w.spec.group;
+      int32_t sum = 0;
+      for (int i = 0; i < w.spec.group; ++i) sum += terms[i];
+      for (int r = 0; r < kRowBlock; ++r) {
+        int32_t dot = 0;
+        for (int i = 0; i < w.spec.group; ++i)
+          dot += (int32_t(group.codes[i / 4][r][i % 4]) - w.spec.zero) * terms[i];
+        acc[r] = std::fma(group.scale[r], float(dot), acc[r]);
+        if (w.spec.kind == quant::WeightKind::affine)
+          acc[r] = std::fma(group.bias[r], float(sum), acc[r]);
+      }
+    }
+    for (int64_t n = n0; n < std::min(n0 + kRowBlock, w.rows); ++n)
+      y[n] = acc[n - n0] * x.scale + (out.bias != nullptr ? out.bias[n] : 0.0f);
+  }
+}
+
+void float_output(const LinearOutput& out, const float* x, float* y, std::vector<float>& weights) {
+  const PackedTensor& w = *out.weight;
+  weights.resize(size_t(w.cols));
+  for (int64_t n = 0; n < w.rows; ++n) {
+    unpack_row(w, n, weights.data());
+    float acc = 0.0f;
+    for (int64_t i = 0; i < w.cols; ++i) acc = std::fma(weights[size_t(i)], x[i], acc);
+    y[n] = acc + (out.bias != nullptr ? out.bias[n] : 0.0f);
+  }
+}
+
+void linear(const LinearParams& p, Exec& exec) {
+  exec.pool().parallel_for(p.rows, [&](int64_t row, int) {
+    const float* x = p.x + row * p.x_stride;
+    const int64_t k = p.outputs[0].weight->cols;
+    const QuantizedRow quantized = quantize(x, k);
+    std::vector<float> weights;
+    for (int o = 0; o < p.n_outputs; ++o) {
+      const LinearOutput& out = p.outputs[o];
+      float* y = out.y + row * out.y_stride;
+      if (p.exact || out.weight->spec.dense()) float_output(out, x, y, weights);
+      else packed_output(out, quantized, y);
+    }
+  });
+}
+
+void embed(const EmbedParams& p, Exec& exec) {
+  const int64_t cols = p.table->cols;
+  exec.pool().parallel_for(p.rows, [&](int64_t row, int) {
+    float* out = p.out + row * cols;
+    unpack_row(*p.table, p.tokens[row], out);
+    for (int64_t i = 0; i < cols; ++i) out[i] *= p.scale;
+  });
+}
+
+}  // namespace
+
+void add_linear_kernels(Ops& ops) {
+  ops.linear.push_back({"ref", [](const LinearParams&) { return true; }, linear});
+  ops.embed.push_back({"ref", [](const EmbedParams&) { return true; }, embed});
+}
+
+}  // namespace ringkeep::kernels::ref

@@ -1,0 +1,56 @@
+#include "kv/caps.h"
+
+#include "base/check.h"
+
+namespace ringkeep::kv {
+namespace {
+
+constexpr int kClasses = 6;
+constexpr int kFeatures = 7;
+
+constexpr const char* kYes = "";
+constexpr const char* kNoRecurrent =
+    "state-space and linear-attention layers are not supported yet";
+constexpr const char* kNoRows = "its state is one running value without key-value rows to encode";
+constexpr const char* kNoBatch = "a running state cannot be held for several sequences yet";
+constexpr const char* kNoRollback = "a running state cannot be taken back to an earlier token";
+constexpr const char* kNoShare = "it has no key-value rows that another layer could read";
+constexpr const char* kNoFile = "a cache cannot be saved to a file yet";
+constexpr const char* kNoSpan = "rows that see ahead inside an image are not defined across blocks";
+
+struct Row {
+  CacheClass cache;
+  const char* name;
+  const char* reasons[kFeatures];  // by Feature; kYes: supported
+};
+constexpr Row kTable[kClasses] = {
+    //                                  run  quantize batch rollback share save images
+    {CacheClass::full, "full", {kYes, kYes, kYes, kYes, kYes, kNoFile, kYes}},
+    {CacheClass::bounded, "ring+keep", {kYes, kYes, kYes, kYes, kYes, kNoFile, kYes}},
+    {CacheClass::ring, "ring", {kYes, kYes, kYes, kYes, kYes, kNoFile, kYes}},
+    {CacheClass::chunked, "chunked", {kYes, kYes, kYes, kYes, kYes, kNoFile, kNoSpan}},
+    {CacheClass::shared, "shared", {kYes, kYes, kYes, kYes, kNoShare, kNoFile, kYes}},
+    {CacheClass::recurrent,
+     "recurrent",
+     {kNoRecurrent, kNoRows, kNoBatch, kNoRollback, kNoShare, kNoFile, kNoRecurrent}},
+};
+constexpr const char* kFeatureNames[kFeatures] = {"run",   "quantize", "batch", "rollback",
+                                                  "share", "save",     "images"};
+
+const Row& row(CacheClass cache) {
+  const auto& found = kTable[static_cast<size_t>(cache)];
+  RK_CHECK(found.cache == cache);
+  return found;
+}
+
+}  // namespace
+
+const char* cache_class_name(CacheClass cache) { return row(cache).name; }
+
+const char* feature_name(Feature feature) { return kFeatureNames[static_cast<size_t>(feature)]; }
+
+std::string unsupported_reason(CacheClass cache, Feature feature) {
+  return row(cache).reasons[static_cast<size_t>(feature)];
+}
+
+}  // namespace ringkeep::kv

@@ -1,0 +1,166 @@
+#include "kv/codec_flags.h"
+
+#include <charconv>
+#include <string_view>
+
+namespace ringkeep::kv {
+namespace {
+
+using kernels::KvCodec;
+using kernels::KvScheme;
+
+constexpr const char* kCodecs =
+    "f16, 8, 6, 5, 4, 3, 2, KaVb (K6V4), 5.5, 4.5, 3.5, 2.5, affineB:G (affine4:64), or "
+    "full=CODEC+sliding=CODEC";
+constexpr int kAffineGroup = 64;
+
+// The halves that are written as one number: K takes the larger width.
+struct Fraction {
+  std::string_view name;
+  int k_bits;
+  int v_bits;
+};
+constexpr Fraction kFractions[] = {{"5.5", 6, 5}, {"4.5", 5, 4}, {"3.5", 4, 3}, {"2.5", 3, 2}};
+
+// Half of a CODEC as it was written; the flags fill in what was not.
+struct Half {
+  bool f16 = false;
+  bool affine = false;
+  int bits = 0;
+  int group = 0;  // 0: not written
+};
+struct Halves {
+  Half k;
+  Half v;
+};
+
+bool parse_int(std::string_view text, int& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool is_width(int bits) { return (bits >= 2 && bits <= 6) || bits == 8; }
+
+// f16 | B | B:G | affineB | affineB:G
+bool parse_half(std::string_view text, Half& half) {
+  half = Half{};
+  if (text == "f16") {
+    half.f16 = true;
+    return true;
+  }
+  if (text.starts_with("affine")) {
+    half.affine = true;
+    text.remove_prefix(6);
+  }
+  if (const size_t colon = text.find(':'); colon != text.npos) {
+    if (!parse_int(text.substr(colon + 1), half.group) || half.group < 1) return false;
+    text = text.substr(0, colon);
+  }
+  return parse_int(text, half.bits) && is_width(half.bits);
+}
+
+bool parse_codec(std::string_view text, Halves& halves) {
+  for (const Fraction& fraction : kFractions)
+    if (text == fraction.name) {
+      halves.k = Half{.bits = fraction.k_bits};
+      halves.v = Half{.bits = fraction.v_bits};
+      return true;
+    }
+  if (text.starts_with('K')) {
+    const size_t v = text.find('V');
+    return v != text.npos && parse_half(text.substr(1, v - 1), halves.k) &&
+           parse_half(text.substr(v + 1), halves.v);
+  }
+  if (!parse_half(text, halves.k)) return false;
+  halves.v = halves.k;
+  return true;
+}
+
+// The part of `text` that holds for `kind`; the whole where it is not written by kind.
+Result<std::string_view> part_for(std::string_view text, LayerKind kind) {
+  const std::string_view all = text;
+  if (text.find('=') == text.npos) return text;
+  std::string_view full, sliding;
+  while (!text.empty()) {
+    const size_t plus = text.find('+');
+    const std::string_view part = text.substr(0, plus);
+    text = plus == text.npos ? std::string_view() : text.substr(plus + 1);
+    const size_t equals = part.find('=');
+    const std::string_view name = part.substr(0, equals);
+    std::string_view* slot = name == "full" ? &full : name == "sliding" ? &sliding : nullptr;
+    if (slot == nullptr || equals == part.npos || !slot->empty() || equals + 1 == part.size())
+      return make_error(ErrorKind::usage,
+                        "--kv-bits {}: found '{}', expected full=CODEC+sliding=CODEC with each "
+                        "kind once (sliding covers chunked layers too)",
+                        all, part);
+    *slot = part.substr(equals + 1);
+  }
+  if (full.empty() || sliding.empty())
+    return make_error(ErrorKind::usage,
+                      "--kv-bits {}: '{}=' is missing; write full=CODEC+sliding=CODEC", all,
+                      full.empty() ? "full" : "sliding");
+  return kind == LayerKind::sliding || kind == LayerKind::chunked ? sliding : full;
+}
+
+// --kv-key-bits and --kv-value-bits change the width of a half and leave its scheme.
+Status override_half(const char* flag, const std::optional<std::string>& text, Half& half) {
+  if (!text) return {};
+  Half given;
+  if (!parse_half(*text, given) || given.affine || given.group != 0)
+    return make_error(ErrorKind::usage, "{} {}: expected f16, 8, 6, 5, 4, 3 or 2", flag, *text);
+  half.f16 = given.f16;
+  half.bits = given.bits;
+  return {};
+}
+
+Result<KvCodec> finish(const CacheFlags& flags, const Half& half) {
+  if (half.f16) return KvCodec{};
+  if (half.group != 0 && flags.kv_group_size != 0 && half.group != flags.kv_group_size)
+    return make_error(ErrorKind::usage,
+                      "--kv-group-size {} contradicts the group of {} in --kv-bits {}; give one",
+                      flags.kv_group_size, half.group, flags.kv_bits);
+  const bool affine = half.affine || flags.kv_scheme == "affine";
+  int group = half.group != 0 ? half.group : flags.kv_group_size;
+  if (affine && group == 0) group = kAffineGroup;
+  return KvCodec{affine ? KvScheme::affine : KvScheme::hadamard, half.bits, group};
+}
+
+}  // namespace
+
+Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind) {
+  if (flags.kv_scheme != "hadamard" && flags.kv_scheme != "affine")
+    return make_error(ErrorKind::usage, "--kv-scheme {}: expected hadamard or affine",
+                      flags.kv_scheme);
+  if (flags.kv_group_size < 0)
+    return make_error(ErrorKind::usage,
+                      "--kv-group-size {}: expected a number of channels such as 32 or 64, or 0 "
+                      "for the scheme's own",
+                      flags.kv_group_size);
+  const std::string_view part = RK_TRY(part_for(flags.kv_bits, kind));
+  Halves halves;
+  if (!parse_codec(part, halves))
+    return make_error(ErrorKind::usage, "--kv-bits {}: '{}' is no codec; expected {}",
+                      flags.kv_bits, part, kCodecs);
+  RK_TRY(override_half("--kv-key-bits", flags.kv_key_bits, halves.k));
+  RK_TRY(override_half("--kv-value-bits", flags.kv_value_bits, halves.v));
+  CodecPair pair;
+  pair.k = RK_TRY(finish(flags, halves.k));
+  pair.v = RK_TRY(finish(flags, halves.v));
+  pair.default_group = flags.kv_group_size == 0 && halves.k.group == 0 && halves.v.group == 0;
+  return pair;
+}
+
+std::string codec_name(const KvCodec& half) {
+  if (half.scheme == KvScheme::f16) return "f16";
+  std::string name =
+      fmt::format("{}{}", half.scheme == KvScheme::affine ? "affine" : "", half.bits);
+  if (half.group != 0) name += fmt::format(":{}", half.group);
+  return name;
+}
+
+std::string codec_name(const CodecPair& pair) {
+  if (pair.k == pair.v) return codec_name(pair.k);
+  return fmt::format("K{}V{}", codec_name(pair.k), codec_name(pair.v));
+}
+
+}  // namespace ringkeep::kv

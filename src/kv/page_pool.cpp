@@ -1,0 +1,65 @@
+#include "kv/page_pool.h"
+
+namespace ringkeep::kv {
+
+Result<PagePool> PagePool::create(const GroupPlan& group, kernels::Device& device) {
+  PagePool pool;
+  pool.device_ = &device;
+  pool.layers_ = group.layers.size();
+  pool.page_bytes_ = group.page_bytes;
+  const auto pages = static_cast<size_t>(group.pages_total);
+  pool.memory_ = RK_TRY(device.allocate(pages * group.page_bytes * pool.layers_));
+  pool.references_.assign(pages, 0);
+  return pool;
+}
+
+int32_t PagePool::take() {
+  RK_CHECK(available() > 0);
+  int32_t page = next_;
+  if (free_.empty()) {
+    ++next_;
+  } else {
+    page = *free_.begin();
+    free_.erase(free_.begin());
+  }
+  references_[static_cast<size_t>(page)] = 1;
+  ++used_;
+  return page;
+}
+
+void PagePool::release(int32_t page) {
+  int32_t& count = references_[static_cast<size_t>(page)];
+  RK_CHECK(count > 0, "page {} released twice", page);
+  if (--count > 0) return;
+  free_.insert(page);
+  --used_;
+}
+
+int32_t PagePool::copy(int32_t page) {
+  const int32_t fresh = take();
+  for (size_t layer = 0; layer < layers_; ++layer) {
+    std::byte* data = layer_data(layer);
+    device_->copy(data + static_cast<size_t>(fresh) * page_bytes_,
+                  data + static_cast<size_t>(page) * page_bytes_, page_bytes_);
+  }
+  release(page);
+  return fresh;
+}
+
+void PagePool::trim() {
+  const int32_t end = next_;
+  while (!free_.empty() && *free_.rbegin() == next_ - 1) {
+    free_.erase(std::prev(free_.end()));
+    --next_;
+  }
+  if (next_ == end) return;
+  for (size_t layer = 0; layer < layers_; ++layer)
+    device_->discard(layer_data(layer) + static_cast<size_t>(next_) * page_bytes_,
+                     static_cast<size_t>(end - next_) * page_bytes_);
+}
+
+std::byte* PagePool::layer_data(size_t layer_in_group) const {
+  return memory_.data() + layer_in_group * references_.size() * page_bytes_;
+}
+
+}  // namespace ringkeep::kv

@@ -1,0 +1,48 @@
+// The physical pages of one group: reference counts, the free ones, and the memory behind them.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/api/device.h"
+#include "kv/plan.h"
+
+namespace ringkeep::kv {
+
+class PagePool {
+ public:
+  // Reserves address space for group.pages_total pages of each layer; memory comes with first use.
+  static Result<PagePool> create(const GroupPlan& group, kernels::Device& device);
+
+  int64_t used() const { return used_; }
+  int64_t total() const { return static_cast<int64_t>(references_.size()); }
+  int64_t available() const { return total() - used_; }
+  int32_t references(int32_t page) const { return references_[static_cast<size_t>(page)]; }
+
+  // The lowest free page, so that the memory touched is the most that was in use at once. There
+  // must be one.
+  int32_t take();
+  void share(int32_t page) { ++references_[static_cast<size_t>(page)]; }
+  void release(int32_t page);
+  // Takes a page, copies the bytes of `page` in every layer, and gives up one reference to `page`.
+  int32_t copy(int32_t page);
+  // Gives the memory above the highest page in use back to the device.
+  void trim();
+
+  std::byte* layer_data(size_t layer_in_group) const;  // page 0
+  size_t page_bytes() const { return page_bytes_; }
+  size_t bytes_used() const { return static_cast<size_t>(used_) * page_bytes_ * layers_; }
+
+ private:
+  kernels::Device* device_ = nullptr;
+  kernels::DeviceBuffer memory_;  // [layer in group][page][page_bytes]
+  size_t layers_ = 0;
+  size_t page_bytes_ = 0;
+  std::vector<int32_t> references_;  // [page]
+  std::set<int32_t> free_;           // of the pages below next_
+  int32_t next_ = 0;                 // pages at and above it have no memory
+  int64_t used_ = 0;
+};
+
+}  // namespace ringkeep::kv

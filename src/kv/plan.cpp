@@ -1,0 +1,380 @@
+#include "kv/plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kv/codec_flags.h"
+#include "kv/sight.h"
+
+namespace ringkeep::kv {
+namespace {
+
+using kernels::kPageTokens;
+using kernels::KvCodec;
+using kernels::KvGeometry;
+using kernels::KvScheme;
+
+constexpr int64_t kDefaultContext = 4096;
+constexpr int kMaxParallel = 1 << 16;
+constexpr int kMaxHeads = 1 << 16;
+constexpr int kMaxHeadDim = 1 << 16;
+// A pool larger than this is no address space of a 64-bit machine (2^47 bytes of user space).
+constexpr unsigned __int128 kMaxPoolBytes = static_cast<unsigned __int128>(1) << 46;
+
+Status check_range(const char* flag, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return {};
+  return make_error(ErrorKind::usage, "{} {}: expected {} to {}", flag, value, low, high);
+}
+
+Status check_flags(const CacheFlags& flags) {
+  RK_TRY(check_range("--ctx", flags.ctx, 0, kMaxIndices));
+  RK_TRY(check_range("--max-kv-size", flags.max_kv_size, 0, kMaxIndices));
+  RK_TRY(check_range("--keep", flags.keep, 0, kMaxIndices));
+  RK_TRY(check_range("--quantized-kv-start", flags.quantized_kv_start, 0, kMaxIndices));
+  RK_TRY(check_range("--chunk", flags.chunk, 1, kMaxIndices));
+  RK_TRY(check_range("the rollback margin", flags.rollback, 0, kMaxIndices));
+  RK_TRY(check_range("--parallel", flags.parallel, 1, kMaxParallel));
+  if (flags.keep > 0 && flags.max_kv_size == 0)
+    return make_error(ErrorKind::usage,
+                      "--keep {} pins first tokens of a bounded cache; give --max-kv-size N too, "
+                      "with N larger than {}",
+                      flags.keep, flags.keep);
+  return {};
+}
+
+Sight sight_of(const GroupPlan& group) { return {group.window, group.keep, group.chunk_size}; }
+
+class Planner {
+ public:
+  Planner(const ModelConfig& config, const CacheFlags& flags, const kernels::Ops& ops)
+      : config_(config), flags_(flags), ops_(ops) {}
+
+  Result<KvPlan> make() {
+    RK_TRY(check_flags(flags_));
+    full_ = RK_TRY(codec_for(flags_, LayerKind::full));
+    sliding_ = RK_TRY(codec_for(flags_, LayerKind::sliding));
+    settle_sizes();
+    settle_codecs();
+    for (size_t i = 0; i < config_.layers.size(); ++i) plan_layer(static_cast<int>(i));
+    for (LayerPlan& layer : plan_.layers) size_layer(layer);
+    add_totals();
+    warn_about_groups();
+    return std::move(plan_);
+  }
+
+ private:
+  bool any_quantized() const { return full_.quantized() || sliding_.quantized(); }
+
+  template <typename... Args>
+  void warn(fmt::format_string<Args...> format, Args&&... args) {
+    plan_.warnings.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void refuse(const LayerPlan& layer, std::string feature, std::string reason) {
+    plan_.refusals.push_back(
+        {layer.index, cache_class_name(layer.cache), std::move(feature), std::move(reason)});
+  }
+
+  void settle_sizes() {
+    const int64_t trained = config_.trained_context;
+    plan_.ctx = flags_.ctx > 0 ? flags_.ctx
+                : trained > 0  ? std::min(trained, kDefaultContext)
+                               : kDefaultContext;
+    plan_.max_kv_size = flags_.max_kv_size;
+    plan_.parallel = flags_.parallel;
+    plan_.chunk = std::min(flags_.chunk, plan_.max_length());
+    plan_.rollback = std::min(flags_.rollback, plan_.max_length());
+    if (flags_.max_kv_size > 0 && flags_.max_kv_size <= flags_.keep)
+      plan_.refusals.push_back(
+          {-1, cache_class_name(CacheClass::bounded), "max-kv-size",
+           fmt::format("--max-kv-size {} leaves no room for new tokens beside --keep {}; the size "
+                       "counts the kept tokens and must be larger, {} at least",
+                       flags_.max_kv_size, flags_.keep, flags_.keep + 1)});
+    if (config_.layers.empty())
+      plan_.refusals.push_back({-1, "", feature_name(Feature::run), "the model has no layers"});
+    if (plan_.max_kv_size > 0 && flags_.ctx > 0)
+      warn("--ctx {} does not limit a sequence: --max-kv-size {} bounds the cache instead",
+           flags_.ctx, flags_.max_kv_size);
+    else if (plan_.max_kv_size == 0 && trained > 0 && plan_.ctx > trained)
+      warn("--ctx {} is beyond the {} tokens that the model was trained on", plan_.ctx, trained);
+  }
+
+  void settle_codecs() {
+    if (!any_quantized()) {
+      if (flags_.quantized_kv_start > 0)
+        warn("--quantized-kv-start {} has no effect: no layer is quantized (--kv-bits {})",
+             flags_.quantized_kv_start, flags_.kv_bits);
+      if (flags_.kv_scheme != "hadamard" || flags_.kv_group_size != 0)
+        warn("--kv-scheme and --kv-group-size have no effect: no layer is quantized (--kv-bits {})",
+             flags_.kv_bits);
+      return;
+    }
+    plan_.quantized_start = flags_.quantized_kv_start;
+    if (plan_.quantized_start > 0 && !plan_.crosses_start())
+      warn("--quantized-kv-start {} is not reached within --ctx {}: the cache stays f16",
+           plan_.quantized_start, plan_.ctx);
+    if (full_.k.bits == 2 || sliding_.k.bits == 2)
+      warn("2 bits for K: expect wrong text from small models; K3V2 (2.5) or 3 is safer");
+  }
+
+  void plan_layer(int index) {
+    const LayerSpec& spec = config_.layers[static_cast<size_t>(index)];
+    plan_.layers.emplace_back();
+    LayerPlan& layer = plan_.layers.back();
+    layer.index = index;
+    layer.kind = spec.kind;
+    switch (spec.kind) {
+      case LayerKind::full:
+        if (plan_.max_kv_size > 0) {
+          layer.cache = CacheClass::bounded;
+          layer.keep = flags_.keep;
+          layer.window = std::max<int64_t>(1, plan_.max_kv_size - flags_.keep);
+        }
+        break;
+      case LayerKind::sliding:
+        layer.cache = CacheClass::ring;
+        break;
+      case LayerKind::chunked:
+        layer.cache = CacheClass::chunked;
+        break;
+      case LayerKind::shared:
+        layer.cache = CacheClass::shared;
+        break;
+      case LayerKind::recurrent:
+        layer.cache = CacheClass::recurrent;
+        break;
+    }
+    if (spec.kind == LayerKind::sliding || spec.kind == LayerKind::chunked) {
+      if (spec.window < 1) {
+        refuse(layer, "run",
+               fmt::format("its window is {}, expected 1 token or more", spec.window));
+        return;
+      }
+      layer.window = std::min(spec.window, kMaxIndices);
+    }
+    if (spec.kind == LayerKind::chunked) layer.chunk_size = layer.window;
+    if (plan_.max_kv_size > 0) bound_window(layer);
+    require_features(layer, spec);
+    if (spec.kind == LayerKind::shared) return plan_shared(layer, spec);
+    if (spec.kind == LayerKind::recurrent) return;
+    plan_geometry(layer, spec);
+  }
+
+  // --max-kv-size on layers that are bounded by nature.
+  void bound_window(LayerPlan& layer) {
+    if (layer.cache == CacheClass::ring) layer.window = std::min(layer.window, plan_.max_kv_size);
+    if (layer.cache == CacheClass::chunked && layer.chunk_size > plan_.max_kv_size)
+      refuse(layer, "max-kv-size",
+             fmt::format("its blocks of {} tokens cannot be cut to --max-kv-size {}; {} would do",
+                         layer.chunk_size, plan_.max_kv_size, layer.chunk_size));
+  }
+
+  // What the flags ask of every layer, against the table of capabilities.
+  void require_features(const LayerPlan& layer, const LayerSpec& spec) {
+    const std::string who = spec.note.empty() ? "" : fmt::format("'{}' layer: ", spec.note);
+    const auto require = [&](Feature feature) {
+      std::string reason = unsupported_reason(layer.cache, feature);
+      if (!reason.empty()) refuse(layer, feature_name(feature), who + reason);
+    };
+    require(Feature::run);
+    if (any_quantized()) require(Feature::quantize);
+    if (plan_.parallel > 1) require(Feature::batch);
+    if (plan_.rollback > 0) require(Feature::rollback);
+  }
+
+  void plan_shared(LayerPlan& layer, const LayerSpec& spec) {
+    layer.donor = spec.donor;
+    const char* share = feature_name(Feature::share);
+    if (spec.donor < 0 || static_cast<size_t>(spec.donor) >= config_.layers.size())
+      return refuse(layer, share, fmt::format("its donor, layer {}, does not exist", spec.donor));
+    if (spec.donor >= layer.index)
+      return refuse(layer, share,
+                    fmt::format("its donor, layer {}, does not come before it", spec.donor));
+    const LayerPlan& donor = plan_.layers[static_cast<size_t>(spec.donor)];
+    const std::string reason = unsupported_reason(donor.cache, Feature::share);
+    if (!reason.empty())
+      return refuse(layer, share,
+                    fmt::format("its donor, layer {}, is {}: {}", spec.donor,
+                                cache_class_name(donor.cache), reason));
+    const KvGeometry& geometry = donor.geometry;
+    const auto differs = [](int own, int donors) { return own != 0 && own != donors; };
+    if (donor.group >= 0 &&
+        (differs(spec.kv_heads, geometry.kv_heads) || differs(spec.k_dim, geometry.k_dim) ||
+         differs(spec.v_dim, geometry.v_dim)))
+      return refuse(layer, share,
+                    fmt::format("it has {} KV heads of K {} and V {}, its donor, layer {}, has {} "
+                                "of K {} and V {}",
+                                spec.kv_heads, spec.k_dim, spec.v_dim, spec.donor,
+                                geometry.kv_heads, geometry.k_dim, geometry.v_dim));
+    layer.window = donor.window;
+    layer.keep = donor.keep;
+    layer.chunk_size = donor.chunk_size;
+    layer.geometry = geometry;
+    layer.group = donor.group;
+    layer.f16_group = donor.f16_group;
+  }
+
+  void plan_geometry(LayerPlan& layer, const LayerSpec& spec) {
+    layer.geometry = {spec.kv_heads, spec.k_dim, spec.v_dim, {}, {}};
+    if (spec.kv_heads < 1 || spec.kv_heads > kMaxHeads || spec.k_dim < 1 ||
+        spec.k_dim > kMaxHeadDim || spec.v_dim < 1 || spec.v_dim > kMaxHeadDim)
+      return refuse(layer, "head size",
+                    fmt::format("{} KV heads of K {} and V {} channels, expected 1 to {} of each",
+                                spec.kv_heads, spec.k_dim, spec.v_dim, kMaxHeadDim));
+    const CodecPair& codecs = spec.kind == LayerKind::full ? full_ : sliding_;
+    const bool k_fits = fit_group(layer, "K", spec.k_dim, codecs, codecs.k, layer.geometry.k);
+    const bool v_fits = fit_group(layer, "V", spec.v_dim, codecs, codecs.v, layer.geometry.v);
+    if (!k_fits || !v_fits) return;
+    const std::string reason = ops_.kv_supported(layer.geometry);
+    if (!reason.empty()) return refuse(layer, "head size", reason);
+
+    if (codecs.quantized() && plan_.quantized_start > 0) {
+      KvGeometry f16 = layer.geometry;
+      f16.k = f16.v = KvCodec{};
+      if (const std::string why = ops_.kv_supported(f16); !why.empty())
+        return refuse(layer, "quantized-kv-start", why);
+      layer.f16_group = join_group(layer, f16, true);
+    }
+    layer.group = join_group(layer, layer.geometry, false);
+  }
+
+  // Settles the group of one half: a group that was asked for must divide the head, affine's own
+  // default gives way to a smaller one.
+  bool fit_group(const LayerPlan& layer, const char* half, int dim, const CodecPair& codecs,
+                 const KvCodec& asked, KvCodec& fitted) {
+    fitted = asked;
+    if (asked.group == 0 || dim % asked.group == 0) return true;
+    int fits = asked.group;
+    while (fits > 0 && dim % fits != 0) fits /= 2;
+    if (codecs.default_group && fits >= 8) {
+      fitted.group = fits;
+      smaller_groups_.push_back({layer.index, half, dim, fits});
+      return true;
+    }
+    const std::string hint = fits >= 8 ? fmt::format("a group of {} would do", fits)
+                             : asked.scheme == KvScheme::hadamard
+                                 ? std::string("leave the group out for one scale a row")
+                                 : std::string("use the hadamard scheme");
+    refuse(layer, "head size",
+           fmt::format("{} head size {} is not divisible by the group size {}; {}", half, dim,
+                       asked.group, hint));
+    return false;
+  }
+
+  int join_group(const LayerPlan& layer, const KvGeometry& geometry, bool before_start) {
+    for (size_t i = 0; i < plan_.groups.size(); ++i) {
+      GroupPlan& group = plan_.groups[i];
+      if (group.geometry == geometry && group.window == layer.window && group.keep == layer.keep &&
+          group.chunk_size == layer.chunk_size && group.before_start == before_start &&
+          codecs_of_group_[i] == layer.geometry) {
+        group.layers.push_back(layer.index);
+        return static_cast<int>(i);
+      }
+    }
+    GroupPlan group;
+    group.geometry = geometry;
+    group.window = layer.window;
+    group.keep = layer.keep;
+    group.chunk_size = layer.chunk_size;
+    group.before_start = before_start;
+    group.layers = {layer.index};
+    group.page_bytes = ops_.kv_page_bytes(geometry);
+    size_group(group, layer.geometry);
+    plan_.groups.push_back(group);
+    codecs_of_group_.push_back(layer.geometry);
+    return static_cast<int>(plan_.groups.size()) - 1;
+  }
+
+  // Rows below --quantized-kv-start live in the f16 group, none of a sequence that has passed it.
+  void size_group(GroupPlan& group, const KvGeometry& geometry) const {
+    const bool coded = plan_.quantized_start > 0 && !group.before_start &&
+                       (geometry.k.scheme != KvScheme::f16 || geometry.v.scheme != KvScheme::f16);
+    int64_t length = plan_.max_length();
+    if (group.before_start) length = std::min(length, plan_.quantized_start);
+    if (coded && !plan_.crosses_start()) length = 0;
+    const Sight sight = sight_of(group);
+    group.pages_decode = sight.page_bound(1, plan_.rollback, length);
+    group.pages_prefill =
+        sight.page_bound(plan_.chunk, plan_.rollback, length) - group.pages_decode;
+    group.pages_total = (group.pages_decode + group.pages_prefill) * plan_.parallel;
+  }
+
+  void size_layer(LayerPlan& layer) const {
+    if (layer.cache == CacheClass::shared || layer.group < 0) return;
+    const GroupPlan& group = plan_.groups[static_cast<size_t>(layer.group)];
+    const size_t pages = static_cast<size_t>(group.pages_decode);
+    layer.bytes_per_token = (group.page_bytes + kPageTokens - 1) / kPageTokens;
+    layer.max_tokens = group.pages_decode * kPageTokens;
+    layer.max_bytes = pages * group.page_bytes;
+    if (layer.f16_group < 0) return;
+    const GroupPlan& f16 = plan_.groups[static_cast<size_t>(layer.f16_group)];
+    layer.max_tokens = std::max(layer.max_tokens, f16.pages_decode * kPageTokens);
+    layer.max_bytes += static_cast<size_t>(f16.pages_decode) * f16.page_bytes;
+  }
+
+  void add_totals() {
+    unsigned __int128 decode = 0, prefill = 0;
+    for (const GroupPlan& group : plan_.groups) {
+      const auto page = static_cast<unsigned __int128>(group.page_bytes) * group.layers.size() *
+                        static_cast<unsigned>(plan_.parallel);
+      decode += page * static_cast<uint64_t>(group.pages_decode);
+      prefill += page * static_cast<uint64_t>(group.pages_prefill);
+      if (group.pages_total > kMaxIndices)
+        plan_.refusals.push_back({-1, "", "size",
+                                  fmt::format("the pool would hold {} pages, at most {} can be "
+                                              "numbered; lower --ctx or --parallel",
+                                              group.pages_total, kMaxIndices)});
+    }
+    if (decode + prefill > kMaxPoolBytes) {
+      const double tib = static_cast<double>(decode + prefill) / (1024.0 * 1024 * 1024 * 1024);
+      plan_.refusals.push_back(
+          {-1, "", "size",
+           fmt::format("the cache would need {:.0f} TiB, more than can be addressed; lower --ctx, "
+                       "--max-kv-size or --parallel",
+                       tib)});
+      return;
+    }
+    plan_.kv_bytes = static_cast<size_t>(decode);
+    plan_.kv_prefill_bytes = static_cast<size_t>(prefill);
+  }
+
+  void warn_about_groups() {
+    for (size_t i = 0; i < smaller_groups_.size(); ++i) {
+      const SmallerGroup& first = smaller_groups_[i];
+      std::string layers;
+      bool told = false;
+      for (size_t j = 0; j < smaller_groups_.size(); ++j) {
+        const SmallerGroup& other = smaller_groups_[j];
+        if (other.half != first.half || other.dim != first.dim) continue;
+        if (j < i) told = true;
+        layers += fmt::format("{}{}", layers.empty() ? "" : ", ", other.layer);
+      }
+      if (!told)
+        warn("affine groups of {} for {}: 64 does not divide its head size {} (layers {})",
+             first.group, first.half, first.dim, layers);
+    }
+  }
+
+  struct SmallerGroup {
+    int layer;
+    std::string half;
+    int dim;
+    int group;
+  };
+
+  const ModelConfig& config_;
+  const CacheFlags& flags_;
+  const kernels::Ops& ops_;
+  CodecPair full_, sliding_;
+  KvPlan plan_;
+  std::vector<KvGeometry> codecs_of_group_;  // [groups] geometry after --quantized-kv-start
+  std::vector<SmallerGroup> smaller_groups_;
+};
+
+}  // namespace
+
+Result<KvPlan> make_plan(const ModelConfig& config, const CacheFlags& flags,
+                         const kernels::Ops& ops) {
+  return Planner(config, flags, ops).make();
+}
+
+}  // namespace ringkeep::kv

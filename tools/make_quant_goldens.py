@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/quant/dequantize.txt: weights in every source format and their float values.
+
+The values come from the dequantizers of the `gguf` and `mlx` packages. A case is a header line
+`TYPE bits group rows cols` and one line of hexadecimal bytes each for the data, the scales and the
+biases (`-` when the format has none; float32, exact in f16) and the float32 values, all little endian.
+
+usage: make_quant_goldens.py OUTPUT
+"""
+import importlib.metadata
+import sys
+
+import gguf
+import mlx.core as mx
+import numpy as np
+
+ROWS = 2
+rng = np.random.default_rng(20240601)
+
+
+def f16_scales(n):
+    """Scales of both signs over a few powers of two, one of them zero and one subnormal."""
+    values = rng.normal(size=n) * 2.0 ** rng.integers(-9, -3, size=n)
+    values[0] = 0.0
+    if n > 1:
+        values[1] = 2.0**-20
+    return values.astype(np.float16)
+
+
+# Byte offsets of the f16 numbers in a block.
+F16_AT = {
+    "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
+    "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+}
+
+
+def gguf_case(name):
+    kind = gguf.GGMLQuantizationType[name]
+    block_cols, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    if name in F16_AT:
+        blocks = rng.integers(0, 256, size=(ROWS * 256 // block_cols, block_bytes), dtype=np.uint8)
+        for at in F16_AT[name]:
+            blocks[:, at : at + 2] = f16_scales(len(blocks)).view(np.uint8).reshape(-1, 2)
+        data = blocks.reshape(ROWS, -1)
+    else:
+        data = gguf.quantize(rng.normal(size=(ROWS, 256)).astype(np.float32), kind)
+    values = gguf.dequantize(data, kind).astype(np.float32)
+    return name, 0, 0, data, None, None, values.reshape(ROWS, 256)
+
+
+def mlx_case(bits, group):
+    cols = 2 * 128
+    words = rng.integers(0, 2**32, size=(ROWS, cols * bits // 32), dtype=np.uint32)
+    shape = (ROWS, cols // group)
+    scales = f16_scales(shape[0] * shape[1]).astype(np.float32).reshape(shape)
+    biases = f16_scales(shape[0] * shape[1]).astype(np.float32).reshape(shape)
+    values = mx.dequantize(mx.array(words), mx.array(scales), mx.array(biases), group_size=group, bits=bits)
+    return "MLX", bits, group, words, scales, biases, np.array(values)
+
+
+def main():
+    cases = [gguf_case(name) for name in ["F32", "F16", "BF16", *F16_AT]]
+    cases += [mlx_case(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128)]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("gguf", "mlx"))
+    with open(sys.argv[1], "w") as out:
+        out.write(f"# tools/make_quant_goldens.py with {versions}\n")
+        for name, bits, group, data, scales, biases, values in cases:
+            out.write(f"{name} {bits} {group} {values.shape[0]} {values.shape[1]}\n")
+            for part in (data, scales, biases, values):
+                out.write("-\n" if part is None else np.ascontiguousarray(part).tobytes().hex() + "\n")
+
+
+if __name__ == "__main__":
+    main()
