@@ -1,5 +1,6 @@
 // `plan`: the cache of a model under the given flags, layer by layer, or every refusal. Needs no
 // weights; nothing is allocated.
+#include <algorithm>
 #include <optional>
 
 #include "base/log.h"
@@ -8,8 +9,9 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
-#include "kv/codec_flags.h"
 #include "kv/plan.h"
+#include "models/model.h"
+#include "weights/decoder_weights.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -21,24 +23,26 @@ struct Options {
 };
 
 // The packed size of the checkpoint's tensors, or nothing when they are not there.
-std::optional<size_t> weight_bytes(const checkpoint::TensorTable& table, const kernels::Ops& ops) {
-  if (table.tensors.empty()) return std::nullopt;
-  size_t total = 0;
-  for (const auto& [name, tensor] : table.tensors) {
-    const int64_t rows = tensor.rows();
-    if (tensor.shape.size() < 2) {
-      total += static_cast<size_t>(tensor.cols()) * sizeof(float);
-      continue;
-    }
-    const Result<quant::WeightSpec> spec = quant::spec_of(tensor);
-    if (!spec.ok()) {
-      spdlog::warn("weights: {}", spec.error().message);
-      return std::nullopt;
-    }
-    total += ops.weight_bytes(*spec, rows, tensor.cols());
-  }
-  return total;
+std::optional<size_t> weight_bytes(const checkpoint::Checkpoint& checkpoint,
+                                   const weights::PackOptions& pack, const kernels::Ops& ops) {
+  if (checkpoint.table.tensors.empty()) return std::nullopt;
+  const Result<size_t> bytes = weights::packed_bytes(checkpoint, pack, ops);
+  if (bytes.ok()) return *bytes;
+  spdlog::warn("weights: {}", bytes.error().message);
+  return std::nullopt;
 }
+
+// Activations of the largest step, for a model that can run.
+std::optional<size_t> scratch_bytes(const ModelConfig& config, const kv::KvPlan& plan) {
+  if (!plan.runnable() || !models::check_family(config).ok()) return std::nullopt;
+  return models::activation_bytes(config, std::max<int64_t>(plan.chunk, plan.parallel));
+}
+
+// Totals that the cache plan does not know.
+struct Totals {
+  std::optional<size_t> weights;
+  std::optional<size_t> scratch;
+};
 
 Json optional_json(bool present, int64_t value) { return present ? Json(value) : Json(nullptr); }
 
@@ -59,7 +63,7 @@ Json layer_json(const kv::LayerPlan& layer) {
   };
 }
 
-Json plan_json(const kv::KvPlan& plan, std::optional<size_t> weights) {
+Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
   Json layers = Json::array();
   for (const kv::LayerPlan& layer : plan.layers) layers.push_back(layer_json(layer));
   Json refusals = Json::array();
@@ -71,11 +75,15 @@ Json plan_json(const kv::KvPlan& plan, std::optional<size_t> weights) {
   return Json{{"runnable", plan.runnable()},
               {"layers", std::move(layers)},
               {"totals",
-               {{"weights_bytes", weights ? Json(*weights) : Json(nullptr)},
+               {{"weights_bytes", totals.weights ? Json(*totals.weights) : Json(nullptr)},
                 {"kv_bytes", plan.kv_bytes},
                 {"kv_prefill_bytes", plan.kv_prefill_bytes},
-                {"scratch_bytes", nullptr}}},
+                {"scratch_bytes", totals.scratch ? Json(*totals.scratch) : Json(nullptr)}}},
               {"refusals", std::move(refusals)}};
+}
+
+void print_total(const char* name, std::optional<size_t> bytes) {
+  fmt::print("{} {}\n", name, bytes ? human_bytes(static_cast<double>(*bytes)) : "unknown");
 }
 
 // With weights where they are; the configuration alone otherwise.
@@ -94,13 +102,17 @@ Result<int> plan_command(const Options& options) {
   const checkpoint::Checkpoint checkpoint = RK_TRY(open_for_plan(options.model.model));
   const kernels::Ops ops = kernels::cpu_backend();
   const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
-  const std::optional<size_t> weights = weight_bytes(checkpoint.table, ops);
+  const Totals totals{
+      .weights = weight_bytes(checkpoint,
+                              {options.weights.weight_bits, options.weights.weight_group}, ops),
+      .scratch = scratch_bytes(checkpoint.config, plan)};
   for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
   if (options.model.json) {
-    print_json(plan_json(plan, weights));
+    print_json(plan_json(plan, totals));
   } else {
     fmt::print("{}", kv::format_plan(plan));
-    fmt::print("weights {}\n", weights ? human_bytes(static_cast<double>(*weights)) : "unknown");
+    print_total("weights", totals.weights);
+    print_total("scratch", totals.scratch);
   }
   if (!plan.runnable()) return kv::refusal_error(plan);
   return 0;
@@ -118,6 +130,7 @@ Command add_plan(CLI::App& app) {
   add_context_option(*command, options->cache);
   command->add_option("--parallel", options->cache.parallel, "sequences at the same time")
       ->type_name("N")->capture_default_str()->group("Cache");
+  add_weight_options(*command, options->weights);
   return {command, [options] { return plan_command(*options); }};
 }
 
