@@ -56,7 +56,7 @@ def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
 
     # Gemma multiplies embeddings by sqrt(hidden): small ones leave the layers a say in the logits,
     # which a larger last norm then spreads.
-    embedding, last_norm = (0.06, 3.0) if gemma else (0.25, one)
+    embedding, last_norm = (0.09, 3.0) if gemma else (0.25, one)
 
     tensors = {"model.embed_tokens.weight": rng.matrix(c["vocab_size"], hidden, embedding)}
     for i in range(c["num_hidden_layers"]):
@@ -125,9 +125,9 @@ def write_hf(folder, tensors, config, shards=1):
         json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}))
 
 
-def write_mlx(folder, tensors, config, bits, group, overrides=None, prefix="", dtype="float32"):
+def write_mlx(folder, tensors, config, bits, group, overrides=None, key_of=str, dtype="float32"):
     """An MLX affine checkpoint. `overrides`: {module: (bits, group) or None for unquantized};
-    their keys in config.json get `prefix`."""
+    `key_of` makes its key in config.json."""
     import mlx.core as mx
 
     overrides = overrides or {}
@@ -147,7 +147,7 @@ def write_mlx(folder, tensors, config, bits, group, overrides=None, prefix="", d
         out[f"{module}.biases"] = biases
     quantization = {"group_size": group, "bits": bits}
     for module, how in overrides.items():
-        quantization[prefix + module] = (
+        quantization[key_of(module)] = (
             {"group_size": how[1], "bits": how[0]} if how is not None else False)
     (folder / "config.json").write_text(json.dumps(
         {**config, "quantization": quantization, "quantization_config": quantization}, indent=2))

@@ -23,19 +23,17 @@ def _config(model_type, architecture, layers, heads, kv_heads, head_dim, tied, *
         "architectures": [architecture],
         "model_type": model_type,
         "vocab_size": VOCAB,
-        "hidden_size": HIDDEN,
         "intermediate_size": 192,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
-        "max_position_embeddings": 2048,
         "rms_norm_eps": 1e-6,
         "tie_word_embeddings": tied,
         "bos_token_id": 2,
         "eos_token_id": 1,
         "torch_dtype": "float32",
-        **more,
+        **{"hidden_size": HIDDEN, "max_position_embeddings": 2048, **more},
     }
 
 
@@ -43,7 +41,8 @@ def _gemma3(layers, pattern, head_dim, rope_scaling):
     kinds = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention"
              for i in range(layers)]
     return _config("gemma3_text", "Gemma3ForCausalLM", layers, 4, 2, head_dim, True,
-                   hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=head_dim,
+                   # 64, since engines round its root to different types: 8 is exact in all.
+                   hidden_size=64, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=head_dim,
                    sliding_window=WINDOW, sliding_window_pattern=pattern, layer_types=kinds,
                    rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=rope_scaling,
                    attention_bias=False, attn_logit_softcapping=None,
@@ -71,7 +70,7 @@ SPECS = {spec.name: spec for spec in [
     TinySpec("llama3", _llama(6, 4, 1, 64, False, rope_theta=500000.0, rope_scaling={
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64}), 31),
-    TinySpec("llama_yarn", _llama(4, 4, 2, 80, True, rope_scaling={
+    TinySpec("llama_yarn", _llama(4, 4, 2, 80, True, max_position_embeddings=256, rope_scaling={
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}), 32),
     TinySpec("llama_bias", _llama(4, 4, 2, 96, True, attention_bias=True), 33),
     TinySpec("mistral", _config("mistral", "MistralForCausalLM", 6, 4, 2, 64, False,

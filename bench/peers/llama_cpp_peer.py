@@ -4,7 +4,9 @@ Settings as llama-bench's: micro-batches of 512, flash attention on, a sliding-w
 window's size only (swa_full off), greedy ids that do not matter.
 """
 
+import argparse
 import ctypes
+import pathlib
 import time
 
 import llama_cpp
@@ -133,3 +135,28 @@ class LlamaCpp:
             pointer = llama_cpp.llama_get_logits(self.ctx)
             yield start, np.ctypeslib.as_array(
                 pointer, shape=(len(rows), self.vocab_size)).astype(np.float32, copy=True)
+
+
+def main():
+    """Writes llama.cpp's logits of given token ids, as `ringkeep logits` does."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("model")
+    parser.add_argument("--tokens-file", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--codec", default="f16", choices=sorted(CACHE_TYPES))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--no-flash-attention", action="store_true")
+    args = parser.parse_args()
+    text = pathlib.Path(args.tokens_file).read_text()
+    tokens = [int(t) for t in text.replace(",", " ").split()]
+    peer = LlamaCpp(args.model, args.codec, args.threads, n_ctx=len(tokens) + MICRO_BATCH,
+                    flash_attention=not args.no_flash_attention, outputs=64)
+    out = np.lib.format.open_memmap(args.output, "w+", np.float32, (len(tokens), peer.vocab_size))
+    for first, rows in peer.logits(tokens):
+        out[first:first + len(rows)] = rows
+    out.flush()
+    peer.close()
+
+
+if __name__ == "__main__":
+    main()
