@@ -13,8 +13,6 @@
 namespace ringkeep::text {
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-
 // Higher scores get smaller keys: the bits of -score, mapped so that they order as the numbers do.
 uint32_t key_of(float score) {
   const auto bits = std::bit_cast<uint32_t>(0.0f - score);  // never -0
@@ -30,10 +28,10 @@ class SpmBpe final : public Encoder {
     if (text.empty()) return;
     std::string escaped;
     escaped.reserve(text.size() + text.size() / 2);
-    if (first && vocabulary_.data.add_space_prefix) escaped += kSpace;
+    if (first && vocabulary_.data.add_space_prefix) escaped += kSpaceMark;
     for (const char c : text) {
       if (c == ' ') {
-        escaped += kSpace;
+        escaped += kSpaceMark;
       } else {
         escaped += c;
       }

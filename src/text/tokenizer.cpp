@@ -11,8 +11,7 @@
 namespace ringkeep::text {
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-constexpr size_t kMaxText = size_t{1} << 30;         // bytes; symbols are counted in 32 bits
+constexpr size_t kMaxText = size_t{1} << 30;  // bytes; symbols are counted in 32 bits
 
 AddedTokens collect(const Vocabulary& vocabulary, bool with_special) {
   std::vector<std::pair<std::string_view, int32_t>> tokens;
@@ -29,10 +28,10 @@ AddedTokens collect(const Vocabulary& vocabulary, bool with_special) {
 std::string with_spaces(std::string_view piece) {
   std::string out;
   for (size_t at = 0; at < piece.size();) {
-    const size_t mark = std::min(piece.find(kSpace, at), piece.size());
+    const size_t mark = std::min(piece.find(kSpaceMark, at), piece.size());
     out += piece.substr(at, mark - at);
     if (mark < piece.size()) out += ' ';
-    at = mark + kSpace.size();
+    at = mark + kSpaceMark.size();
   }
   return out;
 }

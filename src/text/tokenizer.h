@@ -24,13 +24,17 @@ class Tokenizer {
     bool parse_special = true;  // control tokens written in the text become their ids
   };
   // Invalid UTF-8: every bad byte goes through byte fallback as it is (byte-level: as it is).
+  // `text`: at most 1 GiB. Tokens written in the text are found leftmost first, the longest of
+  // those that begin at the same byte.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
   std::vector<int32_t> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
 
   // The bytes that a token adds to the text (control tokens: nothing unless `special`).
   std::string bytes(int32_t id, bool special = false) const;
   // The text of many tokens, as the reference implementation decodes them (the first piece's
-  // prefix space of SentencePiece models removed).
+  // prefix space of SentencePiece models removed). Without parsed specials decode(encode(x)) is x
+  // for any bytes, but for: NFC; U+2581, which comes back as a space; the prefix space after an
+  // added token; and characters that have neither a piece nor byte tokens.
   std::string decode(std::span<const int32_t> ids, bool special = false) const;
 
   // The id of a piece exactly as the vocabulary has it, or -1.

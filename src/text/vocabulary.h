@@ -13,6 +13,9 @@
 
 namespace ringkeep::text {
 
+// How SentencePiece-style vocabularies write a space: U+2581.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
 struct Vocabulary {
   TokenizerData data;
   std::array<int32_t, 256> byte_ids;  // the token of each byte, or -1
