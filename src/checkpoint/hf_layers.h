@@ -1,0 +1,19 @@
+// Which layers attend to what, from the many ways in which config.json says so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/json_fields.h"
+#include "config/model_config.h"
+
+namespace ringkeep::checkpoint {
+
+// Kind, window and note of each layer; the rest of each LayerSpec is left as it is.
+// `model_type` as the configuration has it. Errors (input): lists of the wrong length, a sliding
+// layer without a window.
+Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
+                        std::vector<LayerSpec>& layers);
+
+}  // namespace ringkeep::checkpoint

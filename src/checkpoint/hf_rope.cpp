@@ -1,0 +1,139 @@
+#include "checkpoint/hf_rope.h"
+
+#include <cmath>
+
+#include "checkpoint/families.h"
+#include "checkpoint/limits.h"
+
+namespace ringkeep::checkpoint {
+
+namespace {
+
+struct Defaults {
+  std::string family;
+  int64_t head_dim;
+  int64_t context;
+  double theta;
+  double partial_rotary;
+  std::optional<int64_t> original_context;  // at the top level of config.json; wins
+};
+
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
+Status read_yarn(const JsonFields& fields, RopeSpec& rope) {
+  rope.scaling = RopeSpec::Scaling::yarn;
+  rope.beta_fast = RK_TRY(fields.number("beta_fast", 1e-6, 1e6)).value_or(32.0);
+  rope.beta_slow = RK_TRY(fields.number("beta_slow", 1e-6, 1e6)).value_or(1.0);
+  const double mscale = RK_TRY(fields.number("mscale", 0, 1e6)).value_or(0.0);
+  const double mscale_all = RK_TRY(fields.number("mscale_all_dim", 0, 1e6)).value_or(0.0);
+  const double implied = mscale > 0.0 && mscale_all > 0.0
+                             ? yarn_mscale(rope.factor, mscale) / yarn_mscale(rope.factor, mscale_all)
+                             : yarn_mscale(rope.factor, 1.0);
+  rope.attention_factor = RK_TRY(fields.number("attention_factor", 1e-6, 1e6)).value_or(implied);
+  if (rope.theta <= 1.0)
+    return input_error("{}: yarn needs a rope_theta above 1, found {}", fields.where(), rope.theta);
+  return {};
+}
+
+// One set of parameters: `fields` is a rope_scaling or rope_parameters object.
+Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
+  RopeSpec rope;
+  rope.theta = RK_TRY(fields.number("rope_theta", 1.0, kLargestScale)).value_or(defaults.theta);
+  const double partial = RK_TRY(fields.number("partial_rotary_factor", 0.0, 1.0))
+                             .value_or(defaults.partial_rotary);
+  rope.rotary_dim = static_cast<int>(static_cast<double>(defaults.head_dim) * partial);
+  const bool known = is_known_family(defaults.family);
+  if (rope.rotary_dim % 2 != 0) {
+    if (known)
+      return input_error("{}: {} rotary dimensions, expected an even number", fields.where(),
+                         rope.rotary_dim);
+    --rope.rotary_dim;
+  }
+
+  auto type = RK_TRY(fields.text("rope_type"));
+  if (!type) type = RK_TRY(fields.text("type"));
+  if (!type || *type == "default") return rope;
+  const bool with_context = *type == "llama3" || *type == "yarn";
+  if (*type != "linear" && !with_context) {
+    if (!known) return rope;
+    return input_error("{}: RoPE scaling \"{}\", expected default, linear, llama3 or yarn",
+                       fields.where(), *type);
+  }
+  if (with_context) {
+    const auto original =
+        RK_TRY(fields.integer("original_max_position_embeddings", 1, kLongestContext - 1));
+    rope.original_context = static_cast<int>(
+        defaults.original_context.value_or(original.value_or(defaults.context)));
+    if (rope.original_context < 1)
+      return input_error("{}: {} scaling without original_max_position_embeddings", fields.where(),
+                         *type);
+  }
+  auto factor = RK_TRY(fields.number("factor", 1e-6, kLargestScale));
+  if (!factor && *type == "yarn" && defaults.context > 0)
+    factor = static_cast<double>(defaults.context) / rope.original_context;
+  if (!factor)
+    return input_error("{}: {} scaling without a factor", fields.where(), *type);
+  rope.factor = *factor;
+
+  if (*type == "linear") {
+    rope.scaling = RopeSpec::Scaling::linear;
+  } else if (*type == "llama3") {
+    rope.scaling = RopeSpec::Scaling::llama3;
+    rope.low_freq_factor = RK_TRY(fields.number("low_freq_factor", 1e-6, 1e6)).value_or(1.0);
+    rope.high_freq_factor = RK_TRY(fields.number("high_freq_factor", 1e-6, 1e6)).value_or(4.0);
+    if (rope.high_freq_factor <= rope.low_freq_factor)
+      return input_error("{}: high_freq_factor {} must exceed low_freq_factor {}", fields.where(),
+                         rope.high_freq_factor, rope.low_freq_factor);
+  } else {
+    if (known && !RK_TRY(fields.boolean("truncate")).value_or(true))
+      return input_error("{}: yarn with truncate = false is not supported", fields.where());
+    RK_TRY(read_yarn(fields, rope));
+  }
+  return rope;
+}
+
+}  // namespace
+
+Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family, int64_t head_dim,
+                            int64_t context) {
+  const bool gemma3 = family == "gemma3";
+  Defaults defaults{family, head_dim, std::min(context, kLongestContext - 1), 10000.0, 1.0, {}};
+  defaults.theta = RK_TRY(config.number("rope_theta", 1.0, kLargestScale))
+                       .value_or(gemma3 ? 1e6 : 10000.0);
+  defaults.partial_rotary =
+      RK_TRY(config.number("partial_rotary_factor", 0.0, 1.0)).value_or(1.0);
+  defaults.original_context =
+      RK_TRY(config.integer("original_max_position_embeddings", 1, kLongestContext - 1));
+  Defaults local = defaults;
+  if (gemma3)
+    local.theta =
+        RK_TRY(config.number("rope_local_base_freq", 1.0, kLargestScale)).value_or(10000.0);
+
+  const Json nothing = Json::object();
+  const JsonFields none(nothing, config.where());
+  const auto parameters = RK_TRY(config.object("rope_parameters"));
+  const auto scaling = RK_TRY(config.object("rope_scaling"));
+
+  HfRope rope;
+  const auto per_type = [&](const char* key) -> Result<std::optional<JsonFields>> {
+    if (!parameters || !(parameters->json().contains("full_attention") ||
+                         parameters->json().contains("sliding_attention")))
+      return std::optional<JsonFields>();
+    const auto found = RK_TRY(parameters->object(key));
+    return found ? found : std::optional<JsonFields>(none);
+  };
+  if (const auto full = RK_TRY(per_type("full_attention"))) {
+    // An old rope_scaling beside new parameters belongs to the full layers.
+    rope.full = RK_TRY(read_one(scaling && full->json().empty() ? *scaling : *full, defaults));
+    rope.sliding = RK_TRY(read_one(*RK_TRY(per_type("sliding_attention")), local));
+    return rope;
+  }
+  rope.full = RK_TRY(read_one(parameters ? *parameters : scaling ? *scaling : none, defaults));
+  // Gemma 3 scales its full layers alone; elsewhere all layers share one embedding.
+  rope.sliding = gemma3 ? RK_TRY(read_one(none, local)) : rope.full;
+  return rope;
+}
+
+}  // namespace ringkeep::checkpoint
