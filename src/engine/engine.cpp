@@ -45,7 +45,7 @@ struct Engine::State {
   int64_t next_id = 1;
   std::list<Generation> generations;          // in order of arrival
   std::map<int64_t, GenerationStats> finished;
-  std::vector<float> logits;                  // [max_logit_rows, vocab]
+  Buffer logits;                              // [max_logit_rows, vocab] float32
 
   int64_t context_limit() const { return store->plan().max_length(); }
   Status run(const StepPlan& plan, std::vector<Generation*>& running, models::Batch& batch,
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   engine->state_ = std::make_unique<State>(std::move(checkpoint), ops, device);
   State& s = *engine->state_;
   if (s.checkpoint.tokenizer.kind != TokenizerData::Kind::none)
-    s.tokenizer = RK_TRY(text::Tokenizer::create(s.checkpoint.tokenizer));
+    s.tokenizer = RK_TRY(text::Tokenizer::create(std::move(s.checkpoint.tokenizer)));
   s.max_rows = std::max<int64_t>(plan.chunk, plan.parallel);
 
   models::ModelOptions model_options{.max_rows = s.max_rows, .exact = options.exact};
@@ -78,7 +78,8 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
     model_options.load.balance_k.push_back(layer.geometry.k.scheme == kernels::KvScheme::hadamard);
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
   s.store = RK_TRY(kv::Store::create(plan, device, ops));
-  s.logits.resize(static_cast<size_t>(s.model->max_logit_rows() * s.checkpoint.config.vocab_size));
+  s.logits = RK_TRY(Buffer::allocate(static_cast<size_t>(s.model->max_logit_rows()) *
+                                     static_cast<size_t>(s.checkpoint.config.vocab_size) * sizeof(float)));
   return engine;
 }
 
@@ -90,7 +91,7 @@ size_t Engine::weight_bytes() const { return state_->model->weights().packed_byt
 size_t Engine::decode_weight_bytes() const { return state_->model->weights().decode_bytes; }
 size_t Engine::scratch_bytes() const {
   return state_->model->activation_bytes() + state_->exec.scratch_bytes() +
-         state_->logits.size() * sizeof(float);
+         state_->logits.size();
 }
 
 Result<int64_t> Engine::submit(Request request) {
@@ -228,8 +229,8 @@ std::vector<Event> Engine::step() {
       g.cached += entry.rows;
       if (entry.sample) {
         const int64_t last = row - 1;
-        s.model->logits({&last, 1}, s.logits.data(), s.exec);
-        events.push_back(s.accept(g, std::span(s.logits).first(static_cast<size_t>(config().vocab_size))));
+        s.model->logits({&last, 1}, s.logits.as<float>(), s.exec);
+        events.push_back(s.accept(g, std::span(s.logits.as<float>(), static_cast<size_t>(config().vocab_size))));
       }
       (prefill ? g.stats.prefill_seconds : g.stats.decode_seconds) += seconds_since(start);
     }
@@ -280,9 +281,9 @@ Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t be
       std::vector<int64_t> picked;
       for (; r < done + rows && static_cast<int64_t>(picked.size()) < s.model->max_logit_rows(); ++r)
         picked.push_back(r - done);
-      s.model->logits(picked, s.logits.data(), s.exec);
+      s.model->logits(picked, s.logits.as<float>(), s.exec);
       for (size_t i = 0; i < picked.size(); ++i)
-        row(done + picked[i], std::span(s.logits).subspan(i * vocab, vocab));
+        row(done + picked[i], std::span<const float>(s.logits.as<float>() + i * vocab, vocab));
     }
     RK_TRY(s.store->commit(sequence, rows, s.exec));
     done += rows;

@@ -17,7 +17,7 @@ struct BpeSymbol {
 
 // What a pair becomes. Smaller keys merge first.
 struct BpeMerge {
-  double key = 0;
+  uint32_t key = 0;
   int32_t id = -1;  // -1: the pair does not merge
 };
 
@@ -37,24 +37,27 @@ class BpeMerger {
   void run(const Rule& rule, const Merged& merged) {
     heap_.clear();
     for (size_t i = 1; i < symbols_.size(); ++i) {
-      propose(rule, static_cast<int32_t>(i) - 1, static_cast<int32_t>(i), false);
+      propose(rule, static_cast<int32_t>(i) - 1);
     }
     std::make_heap(heap_.begin(), heap_.end());
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
       const Pair pair = heap_.back();
       heap_.pop_back();
-      BpeSymbol& left = symbols_[pair.left];
-      BpeSymbol& right = symbols_[pair.right];
-      if (left.size == 0 || right.size == 0 || left.size + right.size != pair.size) continue;
+      const auto at = static_cast<int32_t>(pair.order & 0xFFFFFFFFu);
+      BpeSymbol& left = symbols_[at];
+      if (left.size == 0 || left.next < 0) continue;
+      BpeSymbol& right = symbols_[left.next];
+      if (left.size + right.size != pair.size) continue;  // a symbol only ever grows
       merged(left, right, pair.id);
       left.size = pair.size;
       left.id = pair.id;
       left.next = right.next;
       right.size = 0;
-      if (left.next >= 0) symbols_[left.next].prev = pair.left;
-      if (left.prev >= 0) propose(rule, left.prev, pair.left, true);
-      if (left.next >= 0) propose(rule, pair.left, left.next, true);
+      if (left.next >= 0) symbols_[left.next].prev = at;
+      for (const int32_t changed : {left.prev, at}) {
+        if (changed >= 0 && propose(rule, changed)) std::push_heap(heap_.begin(), heap_.end());
+      }
     }
   }
 
@@ -67,21 +70,24 @@ class BpeMerger {
 
  private:
   struct Pair {
-    double key;
-    int32_t left, right, id;
-    uint32_t size;  // bytes of both when it was proposed
+    uint64_t order;  // key, then the index of the left symbol
+    uint32_t size;   // bytes of both symbols when it was proposed
+    int32_t id;
     // "Less" is "later": the heap's top is the next pair to merge.
-    bool operator<(const Pair& other) const {
-      return key != other.key ? key > other.key : left > other.left;
-    }
+    bool operator<(const Pair& other) const { return order > other.order; }
   };
 
+  // Appends the pair of `left` and its right neighbour to the heap's array, if they merge.
   template <typename Rule>
-  void propose(const Rule& rule, int32_t left, int32_t right, bool sift) {
-    const BpeMerge merge = rule(symbols_[left], symbols_[right]);
-    if (merge.id < 0) return;
-    heap_.push_back({merge.key, left, right, merge.id, symbols_[left].size + symbols_[right].size});
-    if (sift) std::push_heap(heap_.begin(), heap_.end());
+  bool propose(const Rule& rule, int32_t left) {
+    const BpeSymbol& symbol = symbols_[left];
+    if (symbol.next < 0) return false;
+    const BpeSymbol& right = symbols_[symbol.next];
+    const BpeMerge merge = rule(symbol, right);
+    if (merge.id < 0) return false;
+    heap_.push_back({uint64_t{merge.key} << 32 | static_cast<uint32_t>(left),
+                     symbol.size + right.size, merge.id});
+    return true;
   }
 
   std::vector<BpeSymbol> symbols_;

@@ -20,10 +20,10 @@ std::string to_nfc(std::string_view text) {
   const auto ascii = [](char c) { return static_cast<uint8_t>(c) < 0x80; };
   if (std::all_of(text.begin(), text.end(), ascii)) return std::string(text);
   utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-      static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   std::string out = size < 0 ? std::string(text)  // no memory, or more than 2^31 characters
                              : std::string(reinterpret_cast<const char*>(mapped), size);
   std::free(mapped);

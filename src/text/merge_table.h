@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
+#include <vector>
 
 #include "base/result.h"
 #include "text/bpe_merge.h"
+#include "text/flat_index.h"
 #include "text/vocabulary.h"
 
 namespace ringkeep::text {
@@ -18,15 +19,29 @@ class MergeTable {
 
   BpeMerge find(int32_t left, int32_t right) const {
     if (left < 0 || right < 0) return {};
-    const auto it = merges_.find(key(left, right));
-    return it == merges_.end() ? BpeMerge{} : it->second;
+    const int32_t at = find(key(left, right));
+    return at < 0 ? BpeMerge{} : merges_[at].merge;
   }
 
  private:
+  struct Entry {
+    uint64_t key;
+    BpeMerge merge;
+  };
   static uint64_t key(int32_t left, int32_t right) {
     return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
   }
-  std::unordered_map<uint64_t, BpeMerge> merges_;
+  // The finalizer of MurmurHash3: every bit of the key reaches every bit of the hash.
+  static uint64_t hash(uint64_t key) {
+    key = (key ^ key >> 33) * 0xFF51AFD7ED558CCDu;
+    key = (key ^ key >> 33) * 0xC4CEB9FE1A85EC53u;
+    return key ^ key >> 33;
+  }
+  int32_t find(uint64_t key) const {
+    return index_.find(hash(key), [&](int32_t at) { return merges_[at].key == key; });
+  }
+  std::vector<Entry> merges_;
+  FlatIndex index_;  // into merges_
 };
 
 }  // namespace ringkeep::text

@@ -1,9 +1,7 @@
 // The split patterns of published tokenizers, by the names that GGUF files use for them.
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <array>
-#include <string_view>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "text/pretokenize.h"
 
@@ -18,9 +16,8 @@ constexpr const char* kDigit = R"(\p{N})";
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
-    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                               R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 // o200k: words end where a lower-case letter meets an upper-case one; marks belong to words.
 constexpr const char* kO200k =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
@@ -33,44 +30,46 @@ constexpr const char* kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// DeepSeek V3: digits by three, runs of Han and kana, then words with one mark before them.
+constexpr const char* kDigits3 = R"(\p{N}{1,3})";
+constexpr const char* kHanKana = R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)";
+constexpr const char* kDeepseek3 = R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
+                                   R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+                                   R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 struct Named {
-  std::string_view name;
-  std::array<const char*, 2> patterns;  // in order; the second may be null
+  std::string names;                  // separated by spaces
+  std::vector<std::string> patterns;  // in order
 };
 
-constexpr Named kNamed[] = {
-    {"default", {kGpt2}},           {"gpt-2", {kGpt2}},
-    {"gpt2", {kGpt2}},              {"olmo", {kGpt2}},
-    {"phi-2", {kGpt2}},             {"mpt", {kGpt2}},
-    {"jina-v2-en", {kGpt2}},        {"roberta-bpe", {kGpt2}},
-    {"llama-bpe", {kLlama3}},       {"llama3", {kLlama3}},
-    {"llama-v3", {kLlama3}},        {"falcon3", {kLlama3}},
-    {"smaug-bpe", {kLlama3}},       {"dbrx", {kLlama3}},
-    {"qwen2", {kQwen2}},            {"deepseek-r1-qwen", {kQwen2}},
-    {"stablelm2", {kQwen2}},        {"gpt-4o", {kO200k}},
-    {"llama4", {kO200k}},           {"tekken", {kTekken}},
-    {"starcoder", {kDigit, kGpt2}}, {"smollm", {kDigit, kGpt2}},
-    {"refact", {kDigit, kGpt2}},    {"command-r", {kDigit, kGpt2}},
-    {"codeshell", {kDigit, kGpt2}},
-};
+const std::vector<Named>& table() {
+  static const std::vector<Named> table = {
+      {"default gpt-2 gpt2 phi-2 olmo mpt jais exaone4 gigachat mellum a.x-4.0 trillion "
+       "granite-docling roberta-bpe jina-v1-en jina-v2-code jina-v2-es jina-v2-de",
+       {kGpt2}},
+      {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral lfm2 smaug-bpe dbrx glm4 chatglm-bpe",
+       {kLlama3}},
+      {"qwen2 deepseek-r1-qwen kormo megrez hunyuan stablelm2 grok-2", {kQwen2}},
+      {"gpt-4o llama4 minimax-m2", {kO200k}},
+      {"tekken", {kTekken}},
+      {"smollm starcoder refact command-r codeshell exaone minerva-7b", {kDigit, kGpt2}},
+      {"deepseek-v3 hunyuan-dense", {kDigits3, kHanKana, kDeepseek3}},
+  };
+  return table;
+}
 
 }  // namespace
 
 Result<std::vector<std::string>> named_patterns(const std::string& name) {
-  std::vector<std::string_view> known;
-  for (const Named& named : kNamed) {
-    if (named.name != name) {
-      known.push_back(named.name);
-      continue;
+  std::string known;
+  for (const Named& row : table()) {
+    std::istringstream names(row.names);
+    for (std::string each; names >> each;) {
+      if (each == name) return row.patterns;
+      known += (known.empty() ? "" : ", ") + each;
     }
-    std::vector<std::string> patterns;
-    for (const char* pattern : named.patterns) {
-      if (pattern) patterns.emplace_back(pattern);
-    }
-    return patterns;
   }
-  return input_error("tokenizer: unknown pre-tokenizer '{}', expected one of {}", name,
-                     fmt::join(known, ", "));
+  return input_error("tokenizer: unknown pre-tokenizer '{}', expected one of {}", name, known);
 }
 
 }  // namespace ringkeep::text

@@ -5,15 +5,20 @@
 
 #include <utility>
 
+#include "text/pattern_dialect.h"
+
 namespace ringkeep::text {
 namespace {
 
 template <auto Free>
 struct Freer {
   template <typename T>
-  void operator()(T* pointer) const { Free(pointer); }
+  void operator()(T* pointer) const {
+    Free(pointer);
+  }
 };
 using Code = std::unique_ptr<pcre2_code, Freer<pcre2_code_free>>;
+using CompileContext = std::unique_ptr<pcre2_compile_context, Freer<pcre2_compile_context_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context_free>>;
 using JitStack = std::unique_ptr<pcre2_jit_stack, Freer<pcre2_jit_stack_free>>;
@@ -23,37 +28,15 @@ constexpr uint32_t kMatchLimit = 50'000'000;  // steps
 constexpr uint32_t kHeapLimit = 64 * 1024;    // KiB, for the matcher without JIT
 constexpr size_t kJitStackStart = 64 * 1024, kJitStackMax = 16 * 1024 * 1024;  // bytes
 
-// PCRE2's \s also has U+180E, which no longer is white space. Outside of classes \s and \S become
-// the White_Space set itself; inside, \s does (a negated \S cannot be written there).
-std::string with_white_space(std::string_view pattern) {
-  constexpr std::string_view kSet = R"(\t-\r\x{85}\p{Z})";
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '\\' && i + 1 < pattern.size()) {
-      const char escaped = pattern[++i];
-      if (escaped == 's' && in_class) {
-        out += kSet;
-      } else if ((escaped == 's' || escaped == 'S') && !in_class) {
-        out.append(escaped == 's' ? "[" : "[^").append(kSet).append("]");
-      } else {
-        out.append({'\\', escaped});
-      }
-      continue;
-    }
-    if (pattern[i] == '[') in_class = true;
-    if (pattern[i] == ']') in_class = false;
-    out += pattern[i];
-  }
-  return out;
-}
-
 Result<Code> compile(const std::string& pattern) {
-  const std::string source = with_white_space(pattern);
+  const std::string source = RK_TRY(to_pcre2(pattern));
+  const CompileContext context(pcre2_compile_context_create(nullptr));
+  RK_CHECK(context, "no memory for a pattern");
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
-                          PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr));
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context.get()));
   if (!code) {
     char message[256] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);

@@ -10,8 +10,9 @@
 
 namespace ringkeep::text {
 
-// Patterns in order, each splitting the pieces that the one before left: a match is a piece of its
-// own, and so is the text between two matches (Hugging Face's Split with behaviour "isolated").
+// Patterns (as in tokenizer.json, see pattern_dialect.h) in order, each splitting the pieces that
+// the one before left: a match is a piece of its own, and so is the text between two matches
+// (Hugging Face's Split with behaviour "isolated").
 class PreTokenizer {
  public:
   // Errors (input): a pattern that does not compile, with the place and the reason.
@@ -20,7 +21,8 @@ class PreTokenizer {
   ~PreTokenizer();
 
   // Appends the pieces of `text`, which must be well-formed UTF-8. Where a pattern exceeds the
-  // limits of the matcher, what it has not reached yet stays one piece.
+  // limits of the matcher, what it has not reached yet stays one piece. Character classes are
+  // those of PCRE2's Unicode version (14 in 10.42): later characters count as unassigned.
   void split(std::string_view text, std::vector<std::string_view>& out) const;
 
  private:

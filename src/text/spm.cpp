@@ -1,6 +1,7 @@
 // SentencePiece-style BPE (Kudo and Richardson 2018, arXiv:1808.06226): spaces become U+2581,
 // characters merge by the score of the piece they make, or by the rank of a merge list when there
 // is one; a character without a piece falls back to its bytes.
+#include <bit>
 #include <unordered_map>
 #include <utility>
 
@@ -13,6 +14,12 @@ namespace ringkeep::text {
 namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+
+// Higher scores get smaller keys: the bits of -score, mapped so that they order as the numbers do.
+uint32_t key_of(float score) {
+  const auto bits = std::bit_cast<uint32_t>(0.0f - score);  // never -0
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
 
 class SpmBpe final : public Encoder {
  public:
@@ -48,8 +55,8 @@ class SpmBpe final : public Encoder {
                  [](const BpeSymbol&, const BpeSymbol&, int32_t) {});
       bool after_unknown = false;
       merger.for_each([&](const BpeSymbol& symbol) {
-        emit(std::string_view(escaped).substr(symbol.offset, symbol.size), symbol.id,
-             after_unknown, out);
+        emit(std::string_view(escaped).substr(symbol.offset, symbol.size), symbol.id, after_unknown,
+             out);
       });
     }
   }
@@ -60,7 +67,8 @@ class SpmBpe final : public Encoder {
     return id >= 0 && vocabulary_.is_text(id) ? id : -1;
   }
 
-  using Halves = std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>>;
+  using Halves =
+      std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>>;
 
   void merge_by_score(std::string_view text, BpeMerger& merger, std::vector<int32_t>& out) const {
     Halves halves;  // of merged pieces that are marked unused: they are taken apart again
@@ -70,7 +78,7 @@ class SpmBpe final : public Encoder {
           if (size > vocabulary_.longest_piece) return {};
           const int32_t id = text_id(text.substr(left.offset, size));
           if (id < 0) return {};
-          return {-static_cast<double>(vocabulary_.data.scores[id]), id};
+          return {key_of(vocabulary_.data.scores[id]), id};
         },
         [&](const BpeSymbol& left, const BpeSymbol& right, int32_t id) {
           if (vocabulary_.type(id) != TokenType::unused) return;

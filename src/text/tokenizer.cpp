@@ -12,7 +12,7 @@ namespace ringkeep::text {
 namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-constexpr size_t kMaxText = size_t{1} << 30;  // bytes; symbols are counted in 32 bits
+constexpr size_t kMaxText = size_t{1} << 30;         // bytes; symbols are counted in 32 bits
 
 AddedTokens collect(const Vocabulary& vocabulary, bool with_special) {
   std::vector<std::pair<std::string_view, int32_t>> tokens;
@@ -52,17 +52,17 @@ Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerData data) {
   auto vocabulary = RK_TRY(Vocabulary::create(std::move(data)));
-  auto encoder = RK_TRY(vocabulary->data.kind == TokenizerData::Kind::spm_bpe
-                            ? make_spm_bpe(*vocabulary)
-                            : make_byte_bpe(*vocabulary));
+  auto encoder =
+      RK_TRY(vocabulary->data.kind == TokenizerData::Kind::spm_bpe ? make_spm_bpe(*vocabulary)
+                                                                   : make_byte_bpe(*vocabulary));
   std::vector<bool> ends(vocabulary->data.pieces.size());
   for (const int32_t id : vocabulary->data.end_of_generation) ends[id] = true;
   AddedTokens user_defined = collect(*vocabulary, false);
   AddedTokens all = collect(*vocabulary, true);
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
-  tokenizer->state_ = std::make_unique<State>(
-      State{std::move(vocabulary), std::move(user_defined), std::move(all), std::move(encoder),
-            std::move(ends)});
+  tokenizer->state_ =
+      std::make_unique<State>(State{std::move(vocabulary), std::move(user_defined), std::move(all),
+                                    std::move(encoder), std::move(ends)});
   return tokenizer;
 }
 
@@ -107,14 +107,14 @@ std::string Tokenizer::bytes(int32_t id, bool special) const {
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool special) const {
   const Vocabulary& vocabulary = *state_->vocabulary;
-  // The prefix space that encode() put before the first piece of text.
-  bool strip = vocabulary.data.kind == TokenizerData::Kind::spm_bpe &&
-               vocabulary.data.add_space_prefix;
+  // The prefix space that encode() put before the text.
+  bool strip =
+      vocabulary.data.kind == TokenizerData::Kind::spm_bpe && vocabulary.data.add_space_prefix;
   std::string out;
   for (const int32_t id : ids) {
     std::string text = bytes(id, special);
-    if (strip && !is_control(id)) {
-      if (text.starts_with(' ')) text.erase(0, 1);
+    if (strip && !text.empty()) {
+      if (text[0] == ' ') text.erase(0, 1);
       strip = false;
     }
     out += text;

@@ -20,8 +20,8 @@ Status check_id(const char* name, int32_t id, size_t vocab) {
 Status check(const TokenizerData& data) {
   const size_t vocab = data.pieces.size();
   if (data.kind == TokenizerData::Kind::none) {
-    return input_error("the checkpoint has no usable tokenizer{}{}",
-                       data.note.empty() ? "" : ": ", data.note);
+    return input_error("the checkpoint has no usable tokenizer{}{}", data.note.empty() ? "" : ": ",
+                       data.note);
   }
   if (vocab == 0 || vocab > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return input_error("tokenizer: expected 1 to 2^31-1 tokens, found {}", vocab);
@@ -73,11 +73,11 @@ Result<std::unique_ptr<Vocabulary>> Vocabulary::create(TokenizerData data) {
   const TokenizerData& kept = vocabulary->data;
   const bool spm = kept.kind == TokenizerData::Kind::spm_bpe;
   vocabulary->byte_ids.fill(-1);
-  vocabulary->ids.reserve(kept.pieces.size());
+  vocabulary->ids_ = FlatIndex(kept.pieces.size());
   for (size_t i = 0; i < kept.pieces.size(); ++i) {
     const std::string& piece = kept.pieces[i];
     const auto id = static_cast<int32_t>(i);
-    vocabulary->ids.try_emplace(piece, id);
+    if (vocabulary->find(piece) < 0) vocabulary->ids_.insert(hash(piece), id);
     vocabulary->longest_piece = std::max(vocabulary->longest_piece, piece.size());
     std::optional<uint8_t> byte;
     if (spm && kept.types[i] == TokenType::byte) {

@@ -2,20 +2,19 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/result.h"
 #include "config/tokenizer_data.h"
+#include "text/flat_index.h"
 
 namespace ringkeep::text {
 
 struct Vocabulary {
   TokenizerData data;
-  // Keys are views into data.pieces, which never changes; the lowest id wins among equal pieces.
-  std::unordered_map<std::string_view, int32_t> ids;
   std::array<int32_t, 256> byte_ids;  // the token of each byte, or -1
   size_t longest_piece = 0;           // bytes
 
@@ -23,9 +22,9 @@ struct Vocabulary {
   // not numbers, malformed byte tokens.
   static Result<std::unique_ptr<Vocabulary>> create(TokenizerData data);
 
+  // The lowest id whose piece is this, or -1.
   int32_t find(std::string_view piece) const {
-    const auto it = ids.find(piece);
-    return it == ids.end() ? -1 : it->second;
+    return ids_.find(hash(piece), [&](int32_t id) { return data.pieces[id] == piece; });
   }
   TokenType type(int32_t id) const { return data.types[id]; }
   // Tokens that plain text may become by merging: not control, unknown or byte tokens.
@@ -33,6 +32,10 @@ struct Vocabulary {
     return type(id) == TokenType::normal || type(id) == TokenType::user_defined ||
            type(id) == TokenType::unused;
   }
+
+ private:
+  static uint64_t hash(std::string_view piece) { return std::hash<std::string_view>{}(piece); }
+  FlatIndex ids_;
 };
 
 // The byte of a piece "<0xNN>".

@@ -26,9 +26,9 @@ class Loader {
   Status matrix(Part part, int layer, int64_t rows, int64_t cols, OwnedTensor& out,
                 const RowOrder& order = {}) {
     const auto* source = RK_TRY(required(part, layer, ".weight", {rows, cols}));
-    out = RK_TRY(pack_matrix(*source, order, options_.pack, ops_, device_));
+    out = RK_TRY(pack_matrix(*source, file_of(*source), order, options_.pack, ops_, device_));
     packed_bytes += out.buffer.size();
-    release(*source);
+    progress_.update(++done_);
     return {};
   }
 
@@ -38,7 +38,8 @@ class Loader {
     auto result = quant::to_floats(*source);
     if (suffix == std::string(".weight") && config_.norm_weight_plus_one)
       for (float& value : result) value += 1.0f;
-    release(*source);
+    release(*source, file_of(*source), 0, source->bytes);
+    progress_.update(++done_);
     return result;
   }
 
@@ -80,11 +81,8 @@ class Loader {
     return source;
   }
 
-  // The file's pages were read once; let go of them, so that they do not add to peak memory.
-  void release(const quant::SourceTensor& source) {
-    progress_.update(++done_);
-    const auto& file = checkpoint_.table.files[static_cast<size_t>(source.file)];
-    file.drop(static_cast<size_t>(source.data - file.bytes().data()), source.bytes);
+  const MappedFile& file_of(const quant::SourceTensor& source) const {
+    return checkpoint_.table.files[static_cast<size_t>(source.file)];
   }
 
   const checkpoint::Checkpoint& checkpoint_;
@@ -167,6 +165,8 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
   const ModelConfig& config = checkpoint.config;
   Loader loader(checkpoint, options, ops, device);
   DecoderWeights weights;
+  // The metadata was parsed; its pages need not stay beside the weights.
+  for (const auto& file : checkpoint.table.files) file.drop(0, file.bytes().size());
   RK_TRY(loader.matrix(Part::embedding, 0, config.vocab_size, config.hidden, weights.embedding));
   RK_TRY(loader.vector(Part::final_norm, 0, config.hidden, weights.final_norm));
   if (!config.tied_embeddings)

@@ -5,6 +5,8 @@
 namespace ringkeep::weights {
 namespace {
 
+constexpr int64_t kSlabBytes = 8 << 20;  // source bytes read before their pages are let go of
+
 template <typename T>
 void append(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
@@ -48,9 +50,13 @@ Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source, const P
                            .scale = quant::ScaleKind::f16};
 }
 
-Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const RowOrder& order,
-                                const PackOptions& options, const kernels::Ops& ops,
-                                kernels::Device& device) {
+void release(const quant::SourceTensor& source, const MappedFile& file, size_t begin, size_t end) {
+  file.drop(static_cast<size_t>(source.data - file.bytes().data()) + begin, end - begin);
+}
+
+Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedFile& file,
+                                const RowOrder& order, const PackOptions& options,
+                                const kernels::Ops& ops, kernels::Device& device) {
   const auto spec = RK_TRY(packed_spec(source, options));
   const bool quantize = !spec.dense() && RK_TRY(quant::spec_of(source)).dense();
   const int64_t rows = source.rows();
@@ -60,13 +66,21 @@ Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const RowOrde
   out.tensor = {.spec = spec, .rows = rows, .cols = cols, .data = out.buffer.data()};
 
   const int64_t block = ops.weight_row_block * std::max<int64_t>(1, 64 / ops.weight_row_block);
-  device.pool().parallel_for((rows + block - 1) / block, [&](int64_t task, int) {
-    const int64_t row0 = task * block;
-    auto decoded = gather(source, order, row0, std::min(block, rows - row0));
-    if (quantize)
-      decoded = quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
-    ops.pack_rows(out.buffer.data(), rows, cols, row0, decoded);
-  });
+  const size_t row_bytes = source.bytes / static_cast<size_t>(std::max<int64_t>(1, rows));
+  // Reordered rows may come from anywhere in their head: read the matrix in one go.
+  const int64_t slab = order.empty() ? block * std::max<int64_t>(1, kSlabBytes / (static_cast<int64_t>(row_bytes) * block + 1))
+                                     : rows;
+  for (int64_t begin = 0; begin < rows; begin += slab) {
+    const int64_t end = std::min(rows, begin + slab);
+    device.pool().parallel_for((end - begin + block - 1) / block, [&](int64_t task, int) {
+      const int64_t row0 = begin + task * block;
+      auto decoded = gather(source, order, row0, std::min(block, end - row0));
+      if (quantize)
+        decoded = quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
+      ops.pack_rows(out.buffer.data(), rows, cols, row0, decoded);
+    });
+    release(source, file, static_cast<size_t>(begin) * row_bytes, static_cast<size_t>(end) * row_bytes);
+  }
   return out;
 }
 

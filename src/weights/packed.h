@@ -1,10 +1,10 @@
 // Matrices and vectors in device memory, in the backend's layout.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "kernels/api/ops.h"
 #include "quant/source_tensor.h"
 
@@ -36,10 +36,14 @@ using RowOrder = std::vector<int64_t>;
 // columns that the group does not divide.
 Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source, const PackOptions& options);
 
-// Repacks a matrix, in parallel over blocks of rows.
-Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const RowOrder& order,
-                                const PackOptions& options, const kernels::Ops& ops,
-                                kernels::Device& device);
+// Repacks a matrix, in parallel over blocks of rows. The pages of `file` that were read are let go of
+// on the way, so that source and packed form are never both in memory whole.
+Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedFile& file,
+                                const RowOrder& order, const PackOptions& options,
+                                const kernels::Ops& ops, kernels::Device& device);
+
+// Lets go of the file's pages under the tensor's bytes [begin, end).
+void release(const quant::SourceTensor& source, const MappedFile& file, size_t begin, size_t end);
 
 Result<OwnedVector> upload(const std::vector<float>& values, kernels::Device& device);
 

@@ -92,24 +92,28 @@ void pack_codes(int bits, int units, const Units& codes, std::byte* p) {
   }
 }
 
-void unpack_codes(int bits, int units, const std::byte* p, Units& codes) {
-  std::memset(&codes, 0, size_t(units) * kUnitBytes);
-  const CodePlanes planes = code_planes(bits);
+// The codes of row r in a group: out [group].
+void unpack_row_codes(const WeightSpec& spec, const std::byte* p, int r, uint8_t* out) {
+  const int units = spec.group / 4;
+  const CodePlanes planes = code_planes(spec.bits);
+  std::memset(out, 0, size_t(spec.group));
   int shift = 0;
-  for (int plane = 0; plane < planes.count; shift += planes.width[plane++]) {
+  for (int plane = 0; plane < planes.count; ++plane) {
     const int width = planes.width[plane];
     const unsigned mask = (1u << width) - 1;
     const int together = width == 1 ? 1 : 8 / width;
-    for (int u = 0; u < units; u += together, p += width == 1 ? 8 : kUnitBytes) {
-      for (int s = 0; s < together; ++s) {
-        uint8_t* unit = &codes[u + s][0][0];
-        for (int i = 0; i < kUnitBytes; ++i) {
-          const unsigned part = width == 1 ? unsigned(p[i / 8]) >> (i % 8) & 1u
-                                           : unsigned(p[i]) >> (s * width) & mask;
-          unit[i] |= uint8_t(part << shift);
-        }
+    const int unit_bytes = width == 1 ? 8 : kUnitBytes;
+    for (int u = 0; u < units; ++u) {
+      const std::byte* unit = p + u / together * unit_bytes;
+      for (int j = 0; j < 4; ++j) {
+        const int i = 4 * r + j;
+        const unsigned part = width == 1 ? unsigned(unit[i / 8]) >> (i % 8)
+                                         : unsigned(unit[i]) >> (u % together * width);
+        out[4 * u + j] |= uint8_t((part & mask) << shift);
       }
     }
+    p += units / together * unit_bytes;
+    shift += width;
   }
 }
 
@@ -243,28 +247,38 @@ void host_pack_rows(std::byte* data, int64_t rows, int64_t cols, int64_t row0,
   }
 }
 
-void unpack_group(const WeightSpec& spec, const HostLayout& layout, const std::byte* block,
-                  int64_t g, HostGroup& out) {
+void unpack_scales(const WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+                   int64_t g, float* scale, float* bias) {
   const bool affine = spec.kind == WeightKind::affine;
   const std::byte* p = block + layout.group_offset(g);
-  std::fill(out.bias, out.bias + kRowBlock, 0.0f);
-  if (layout.super_groups != 0) {
-    const int64_t first = g - g % layout.super_groups;
-    const std::byte* super = block + layout.group_offset(first) - layout.super_bytes;
-    float super_mins[kRowBlock];
-    super = load_scales(super, ScaleKind::f16, out.scale);
-    if (affine) load_scales(super, ScaleKind::f16, super_mins);
-    for (int r = 0; r < kRowBlock; ++r) {
-      const bool nibbles = nibble_subs(spec);
-      out.scale[r] *= float(nibbles ? int(p[r]) & 15 : int(int8_t(p[r])));
-      if (affine) out.bias[r] = -(super_mins[r] * float(nibbles ? int(p[r]) >> 4 : int(p[r + kRowBlock])));
-    }
-    p += layout.scale_bytes;
-  } else {
-    p = load_scales(p, spec.scale, out.scale);
-    if (affine) p = load_scales(p, spec.scale, out.bias);
+  std::fill(bias, bias + kRowBlock, 0.0f);
+  if (layout.super_groups == 0) {
+    p = load_scales(p, spec.scale, scale);
+    if (affine) load_scales(p, spec.scale, bias);
+    return;
   }
-  unpack_codes(spec.bits, spec.group / 4, p, out.codes);
+  const int64_t first = g - g % layout.super_groups;
+  const std::byte* super = block + layout.group_offset(first) - layout.super_bytes;
+  float super_mins[kRowBlock];
+  super = load_scales(super, ScaleKind::f16, scale);
+  if (affine) load_scales(super, ScaleKind::f16, super_mins);
+  const bool nibbles = nibble_subs(spec);
+  for (int r = 0; r < kRowBlock; ++r) {
+    scale[r] *= float(nibbles ? int(p[r]) & 15 : int(int8_t(p[r])));
+    if (affine) bias[r] = -(super_mins[r] * float(nibbles ? int(p[r]) >> 4 : int(p[r + kRowBlock])));
+  }
+}
+
+void unpack_group(const WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+                  int64_t g, HostGroup& out) {
+  unpack_scales(spec, layout, block, g, out.scale, out.bias);
+  const std::byte* codes = block + layout.group_offset(g) + layout.scale_bytes;
+  std::memset(out.codes, 0, size_t(spec.group) * kRowBlock);
+  for (int r = 0; r < kRowBlock; ++r) {
+    uint8_t row[kMaxGroup];
+    unpack_row_codes(spec, codes, r, row);
+    for (int u = 0; u < spec.group / 4; ++u) std::memcpy(out.codes[u][r], row + 4 * u, 4);
+  }
 }
 
 void unpack_row(const PackedTensor& tensor, int64_t row, float* out) {
@@ -285,13 +299,14 @@ void unpack_row(const PackedTensor& tensor, int64_t row, float* out) {
     return;
   }
   const HostLayout layout = host_layout(spec, tensor.cols);
-  HostGroup group;
+  uint8_t codes[kMaxGroup];
+  float scale[kRowBlock], bias[kRowBlock];
   for (int64_t g = 0; g < layout.groups; ++g, out += spec.group) {
-    unpack_group(spec, layout, block, g, group);
+    unpack_scales(spec, layout, block, g, scale, bias);
+    unpack_row_codes(spec, block + layout.group_offset(g) + layout.scale_bytes, r, codes);
     for (int i = 0; i < spec.group; ++i) {
-      const int code = group.codes[i / 4][r][i % 4];
-      out[i] = spec.kind == WeightKind::affine ? group.scale[r] * float(code) + group.bias[r]
-                                               : group.scale[r] * float(code - spec.zero);
+      out[i] = spec.kind == WeightKind::affine ? scale[r] * float(codes[i]) + bias[r]
+                                               : scale[r] * float(int(codes[i]) - spec.zero);
     }
   }
 }

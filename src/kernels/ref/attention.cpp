@@ -67,6 +67,10 @@ void add_values(const HostKvPlane& v, const std::byte* head, const float* weight
         if (weight[t] > 0.0f) out[d] += weight[t] * load_half(head, half_offset(v, t, d));
     return;
   }
+  // Codes of the affine scheme are taken from the middle of their range, which halves the error of P,
+  // and count down under a negative scale.
+  const bool affine = v.codec.scheme == KvScheme::affine;
+  const int middle = affine ? 1 << (v.codec.bits - 1) : 0;
   for (int g = 0; g < v.groups; ++g) {
     float p[kPageTokens];
     float largest = 0.0f;
@@ -77,10 +81,9 @@ void add_values(const HostKvPlane& v, const std::byte* head, const float* weight
       const float scale = load_half(head, scale_offset(v, t, g));
       p[t] = weight[t] * std::abs(scale);
       largest = std::max(largest, p[t]);
-      if (v.codec.scheme != KvScheme::affine) continue;
-      // Codes count down from 2^bits - 1 under a negative scale.
-      const float last = static_cast<float>((1 << v.codec.bits) - 1);
-      bias += weight[t] * (load_half(head, bias_offset(v, t, g)) + (scale < 0.0f ? scale * last : 0.0f));
+      if (!affine) continue;
+      const float offset = static_cast<float>(scale < 0.0f ? middle - 1 : middle);
+      bias += weight[t] * (load_half(head, bias_offset(v, t, g)) + scale * offset);
     }
     const float inverse = largest > 1e-30f ? 255.0f / largest : 0.0f;
     for (float& x : p) x = std::nearbyint(x * inverse);
@@ -88,7 +91,7 @@ void add_values(const HostKvPlane& v, const std::byte* head, const float* weight
       int64_t sum = 0;
       for (int t = 0; t < kPageTokens; ++t)
         if (p[t] > 0.0f)
-          sum += static_cast<int>(p[t]) * kv_level(v.codec, get_code(v, head, t, d));
+          sum += static_cast<int>(p[t]) * (kv_level(v.codec, get_code(v, head, t, d)) - middle);
       out[d] += static_cast<float>(sum) * (largest / 255.0f) + bias;
     }
   }

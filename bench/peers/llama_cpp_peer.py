@@ -1,0 +1,162 @@
+"""llama.cpp through llama-cpp-python's low-level interface: speed at depth, and logits.
+
+Settings as llama-bench's: micro-batches of 512, flash attention on, a sliding-window cache of the
+window's size only (swa_full off), greedy ids that do not matter.
+"""
+
+import argparse
+import ctypes
+import pathlib
+import time
+
+import llama_cpp
+import numpy as np
+
+# Cache names as on ringkeep's command line -> ggml tensor types.
+CACHE_TYPES = {
+    "f16": llama_cpp.GGML_TYPE_F16,
+    "8": llama_cpp.GGML_TYPE_Q8_0,
+    "4": llama_cpp.GGML_TYPE_Q4_0,
+}
+MICRO_BATCH = 512
+
+
+@llama_cpp.llama_log_callback
+def _quiet(level, text, user_data):
+    pass
+
+
+def system_info() -> str:
+    return llama_cpp.llama_print_system_info().decode()
+
+
+class LlamaCpp:
+    """One context over a model file; `codec` names the cache's type."""
+
+    def __init__(self, model_path, codec="f16", threads=2, n_ctx=8192, flash_attention=True,
+                 outputs=1):
+        self._keep_alive = _quiet
+        llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        model_params = llama_cpp.llama_model_default_params()
+        self.model = llama_cpp.llama_model_load_from_file(str(model_path).encode(), model_params)
+        if not self.model:
+            raise RuntimeError(f"llama.cpp cannot load {model_path}")
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = MICRO_BATCH
+        params.n_ubatch = MICRO_BATCH
+        params.n_threads = threads
+        params.n_threads_batch = threads
+        params.type_k = CACHE_TYPES[codec]
+        params.type_v = CACHE_TYPES[codec]
+        params.flash_attn_type = (llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention
+                                  else llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
+        params.swa_full = False
+        params.no_perf = True
+        params.n_outputs_max = outputs
+        self.ctx = llama_cpp.llama_init_from_model(self.model, params)
+        if not self.ctx:
+            raise RuntimeError(f"llama.cpp cannot make a context with a {codec} cache")
+        self.vocab_size = llama_cpp.llama_vocab_n_tokens(
+            llama_cpp.llama_model_get_vocab(self.model))
+        self.batch = llama_cpp.llama_batch_init(MICRO_BATCH, 0, 1)
+        self.position = 0
+
+    def close(self):
+        llama_cpp.llama_batch_free(self.batch)
+        llama_cpp.llama_free(self.ctx)
+        llama_cpp.llama_model_free(self.model)
+
+    def clear(self):
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.ctx), True)
+        self.position = 0
+
+    def _decode(self, tokens, every_logit=False):
+        """One micro-batch; logits of the last row, or of every row."""
+        n = len(tokens)
+        self.batch.n_tokens = n
+        for i, token in enumerate(tokens):
+            self.batch.token[i] = int(token)
+            self.batch.pos[i] = self.position + i
+            self.batch.n_seq_id[i] = 1
+            self.batch.seq_id[i][0] = 0
+            self.batch.logits[i] = every_logit or i == n - 1
+        status = llama_cpp.llama_decode(self.ctx, self.batch)
+        if status != 0:
+            raise RuntimeError(f"llama_decode returned {status} at position {self.position}")
+        self.position += n
+
+    def feed(self, tokens):
+        for start in range(0, len(tokens), MICRO_BATCH):
+            self._decode(tokens[start:start + MICRO_BATCH])
+        llama_cpp.llama_synchronize(self.ctx)
+
+    def fill(self, depth, seed=0):
+        """Feeds `depth` tokens and returns the state there, for `speed`."""
+        self.clear()
+        self.feed(self.speed_tokens(depth, seed))
+        size = llama_cpp.llama_state_get_size(self.ctx)
+        state = (ctypes.c_uint8 * size)()
+        written = llama_cpp.llama_state_get_data(self.ctx, state, size)
+        return depth, state, written
+
+    def restore(self, filled):
+        self.clear()
+        self.position, state, written = filled
+        if llama_cpp.llama_state_set_data(self.ctx, state, written) != written:
+            raise RuntimeError("llama.cpp did not take its own state back")
+
+    def speed_tokens(self, n, seed=0):
+        return np.random.default_rng(seed).integers(1000, self.vocab_size // 2, n)
+
+    def speed(self, filled, prefill, decode):
+        """(prefill tok/s, decode tok/s) of `prefill` and `decode` tokens, each after `filled`."""
+        tokens = self.speed_tokens(max(prefill, decode), seed=1)
+        self.restore(filled)
+        start = time.perf_counter()
+        self.feed(tokens[:prefill])
+        prefill_seconds = time.perf_counter() - start
+
+        self.restore(filled)
+        self.feed(tokens[:1])  # the first step after a restore also builds its graph
+        start = time.perf_counter()
+        for token in tokens[:decode]:
+            self.feed([token])
+        decode_seconds = time.perf_counter() - start
+        return prefill / prefill_seconds, decode / decode_seconds
+
+    def logits(self, tokens, block=64):
+        """Yields (first position, float32 [rows, vocab]) for every token; needs outputs >= block."""
+        self.clear()
+        for start in range(0, len(tokens), block):
+            rows = tokens[start:start + block]
+            self._decode(rows, every_logit=True)
+            pointer = llama_cpp.llama_get_logits(self.ctx)
+            yield start, np.ctypeslib.as_array(
+                pointer, shape=(len(rows), self.vocab_size)).astype(np.float32, copy=True)
+
+
+def main():
+    """Writes llama.cpp's logits of given token ids, as `ringkeep logits` does."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("model")
+    parser.add_argument("--tokens-file", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--codec", default="f16", choices=sorted(CACHE_TYPES))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--no-flash-attention", action="store_true")
+    args = parser.parse_args()
+    text = pathlib.Path(args.tokens_file).read_text()
+    tokens = [int(t) for t in text.replace(",", " ").split()]
+    peer = LlamaCpp(args.model, args.codec, args.threads, n_ctx=len(tokens) + MICRO_BATCH,
+                    flash_attention=not args.no_flash_attention, outputs=64)
+    out = np.lib.format.open_memmap(args.output, "w+", np.float32, (len(tokens), peer.vocab_size))
+    for first, rows in peer.logits(tokens):
+        out[first:first + len(rows)] = rows
+    out.flush()
+    peer.close()
+
+
+if __name__ == "__main__":
+    main()

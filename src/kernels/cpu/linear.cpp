@@ -1,0 +1,92 @@
+// The linear op: quantizes x once for all outputs, cuts the work into tasks (an output, some of its
+// blocks, some rows of x) and runs them on the pool.
+#include <algorithm>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/linear_kernels.h"
+
+namespace ringkeep::kernels::cpu {
+namespace {
+
+constexpr size_t kTaskBytes = 64 << 10;   // of weights, at least: some microseconds of reading
+constexpr int64_t kTaskRows = 256;        // of x: weights are unpacked once for these
+constexpr int64_t kTasksPerThread = 4;    // wanted, so that threads end together
+
+bool packed(const LinearParams& p, const LinearOutput& out) {
+  return !p.exact && !out.weight->spec.dense();
+}
+
+size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// The tasks of one output: blocks in steps of `step`, rows in steps of kTaskRows.
+struct Share {
+  int64_t blocks = 0;
+  int64_t step = 1;
+  int64_t tasks = 0;  // along blocks
+};
+
+Share share_of(const LinearOutput& out, int64_t rows, int threads) {
+  const PackedTensor& w = *out.weight;
+  Share share;
+  share.blocks = (w.rows + kRowBlock - 1) / kRowBlock;
+  const size_t block_bytes = std::max<size_t>(1, host_weight_bytes(w.spec, kRowBlock, w.cols));
+  // Many rows make even one block a task; two of them share x in the nearest cache.
+  const int64_t least = rows > 4 ? 2 : int64_t((kTaskBytes + block_bytes - 1) / block_bytes);
+  const int64_t even = share.blocks / (threads * kTasksPerThread);
+  share.step = std::max<int64_t>(1, rows > 4 ? std::min(least, even) : std::min(least, std::max<int64_t>(even, 1)));
+  share.tasks = (share.blocks + share.step - 1) / share.step;
+  return share;
+}
+
+void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
+  if (p.rows == 0 || p.n_outputs == 0) return;
+  ThreadPool& pool = exec.pool();
+  const int64_t cols = p.outputs[0].weight->cols;
+  bool any_packed = false;
+  std::vector<Share> shares(size_t(p.n_outputs));
+  int64_t block_tasks = 0;
+  for (int o = 0; o < p.n_outputs; ++o) {
+    RK_CHECK(p.outputs[o].weight->cols == cols, "outputs of {} and {} columns", cols,
+             p.outputs[o].weight->cols);
+    any_packed |= packed(p, p.outputs[o]);
+    shares[size_t(o)] = share_of(p.outputs[o], p.rows, pool.threads());
+    block_tasks += shares[size_t(o)].tasks;
+  }
+
+  QuantizedX q;
+  const size_t x_bytes = any_packed ? round_up(place_quantized(q, p.rows, cols, nullptr)) : 0;
+  const size_t thread_bytes = round_up(float_scratch_bytes(cols));
+  std::byte* scratch = exec.scratch(x_bytes + thread_bytes * size_t(pool.threads()));
+  if (any_packed) {
+    place_quantized(q, p.rows, cols, scratch);
+    constexpr int64_t kRows = 16;
+    pool.parallel_for((p.rows + kRows - 1) / kRows, [&](int64_t task, int) {
+      const int64_t row0 = task * kRows;
+      quantize_x(p.x, p.x_stride, row0, std::min(kRows, p.rows - row0), q);
+    });
+  }
+
+  const int64_t row_tasks = (p.rows + kTaskRows - 1) / kTaskRows;
+  pool.parallel_for(block_tasks * row_tasks, [&](int64_t task, int thread) {
+    const int64_t row0 = task / block_tasks * kTaskRows;
+    const int64_t n = std::min(kTaskRows, p.rows - row0);
+    int64_t t = task % block_tasks;
+    int o = 0;
+    for (; t >= shares[size_t(o)].tasks; ++o) t -= shares[size_t(o)].tasks;
+    const Share& share = shares[size_t(o)];
+    const int64_t block0 = t * share.step;
+    const int64_t block1 = std::min(share.blocks, block0 + share.step);
+    std::byte* mine = scratch + x_bytes + thread_bytes * size_t(thread);
+    if (packed(p, p.outputs[o])) run_packed(p.outputs[o], q, row0, n, block0, block1, mine);
+    else float_run(p.outputs[o], p.x, p.x_stride, row0, n, block0, block1, mine);
+  });
+}
+
+}  // namespace
+
+void add_linear_kernels(Ops& ops) {
+  ops.linear.push_back({"simd", [](const LinearParams&) { return vectors_available(); },
+                        [](const LinearParams& p, Exec& exec) { linear(p, exec, packed_run); }});
+}
+
+}  // namespace ringkeep::kernels::cpu

@@ -1,0 +1,69 @@
+// The parts of the linear op of the CPU, behind run-time dispatch. The arithmetic is that of
+// kernels/ref/linear.cpp.
+#pragma once
+
+#include "kernels/api/host_weights.h"
+#include "kernels/api/params.h"
+
+namespace ringkeep::kernels::cpu {
+
+// Whether this machine has vectors that the kernels below can use; nothing below may be called
+// without.
+bool vectors_available();
+
+// Rows of x as two int8 terms, x ~ scale * (256 * hi + lo), and the sums of 256 * hi + lo over every
+// 16, 32, 64 and 128 columns (exact in float).
+struct QuantizedX {
+  int64_t rows = 0;        // rows in memory; those past the last row of x are zero
+  int64_t cols = 0;
+  int64_t stride = 0;      // bytes between rows of hi and of lo
+  int64_t sum_stride = 0;  // floats between rows of sums
+  int8_t* hi = nullptr;    // [rows, stride]
+  int8_t* lo = nullptr;    // [rows, stride]
+  float* sums = nullptr;   // [rows, sum_stride]: [cols/16], [cols/32], [cols/64], [cols/128]
+  float* scale = nullptr;  // [rows]
+
+  // Where the sums over `group` columns start in a row of sums.
+  int64_t sums_of(int group) const {
+    int64_t at = 0;
+    for (int size = 16; size < group; size *= 2) at += cols / size;
+    return at;
+  }
+};
+
+// Bytes that `q` needs for `rows` rows of `cols` columns; sets its sizes, and its pointers into
+// `memory` (64-byte aligned) unless that is null.
+size_t place_quantized(QuantizedX& q, int64_t rows, int64_t cols, std::byte* memory);
+
+// Quantizes rows [row0, row0 + n) of x.
+void quantize_x(const float* x, int64_t x_stride, int64_t row0, int64_t n, const QuantizedX& q);
+
+// A block of a packed matrix rewritten as 8-bit codes with f32 scales (and biases): the physical
+// layout of this spec. `code_offset` is taken from each code, modulo 256.
+quant::WeightSpec plain_spec(const quant::WeightSpec& spec);
+void transcode_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
+                     int code_offset, std::byte* out);
+// ... or as floats: out [cols][16]. `scratch` has packed_scratch_bytes(cols) bytes.
+void expand_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
+                  std::byte* scratch, float* out);
+
+// Blocks [block0, block1) of one packed output for rows [row0, row0 + n) of x. `scratch` has
+// packed_scratch_bytes(cols) bytes of this thread, 64-byte aligned.
+using PackedRun = void (*)(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n,
+                           int64_t block0, int64_t block1, std::byte* scratch);
+void packed_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n,
+                int64_t block0, int64_t block1, std::byte* scratch);
+size_t packed_scratch_bytes(int64_t cols);
+
+// The same with AMX tiles, for n >= kAmxRows.
+inline constexpr int64_t kAmxRows = 8;
+bool amx_available();
+void amx_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t block0,
+             int64_t block1, std::byte* scratch);
+
+// Float products of dense blocks, or (exact) of packed ones. `scratch`: float_scratch_bytes(cols).
+void float_run(const LinearOutput& out, const float* x, int64_t x_stride, int64_t row0, int64_t n,
+               int64_t block0, int64_t block1, std::byte* scratch);
+size_t float_scratch_bytes(int64_t cols);
+
+}  // namespace ringkeep::kernels::cpu

@@ -1,0 +1,244 @@
+// Products with packed weights: integer dot products of a group, then float accumulation.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/linear_packed.cpp"
+#include <algorithm>
+
+#include "kernels/cpu/linear_kernels.h"
+#include "kernels/cpu/simd.h"
+// After simd.h: it follows the target.
+#include "kernels/cpu/linear_units-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+RK_TARGET_ATTRIBUTES()
+namespace ringkeep::kernels::cpu {
+namespace HWY_NAMESPACE {
+#if RK_LINEAR_VECTORS
+
+// One block for kRows rows of x starting at `row0`; y [kRows, 16] receives the sums without scale.
+template <int kBits, int kRows>
+HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& layout,
+                             const std::byte* block, const QuantizedX& x, int64_t row0, float* y) {
+  const bool affine = spec.kind == quant::WeightKind::affine;
+  const int units = spec.group / 4;
+  const int8_t* hi0 = x.hi + row0 * x.stride;
+  const int8_t* lo0 = x.lo + row0 * x.stride;
+  const float* sums0 = x.sums + row0 * x.sum_stride + x.sums_of(spec.group);
+  for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
+    VF acc[kRows];
+    for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(DF());
+    GroupReader reader(spec, layout, block, row);
+    for (int64_t g = 0; g < layout.groups; ++g) {
+      VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
+      const std::byte* codes = reader.next(scale, bias);
+      VI hi[kRows], lo[kRows];
+      for (int r = 0; r < kRows; ++r) {
+        hi[r] = hn::Zero(DI());
+        lo[r] = hn::Set(DI(), affine ? 0 : -spec.zero * int32_t(sums0[r * x.sum_stride + g]));
+      }
+      const int8_t* hi_terms = hi0 + g * spec.group;
+      const int8_t* lo_terms = lo0 + g * spec.group;
+      for (int quad = 0; quad < units / 4; ++quad) {
+        V8 u[4];
+        load_units<kBits>(codes, units, quad, row, u);
+        for (int j = 0; j < 4; ++j) {
+          const int64_t at = 16 * quad + 4 * j;
+          for (int r = 0; r < kRows; ++r) {
+            hi[r] = dot4(hi[r], u[j], hi_terms + r * x.stride + at);
+            lo[r] = dot4(lo[r], u[j], lo_terms + r * x.stride + at);
+          }
+        }
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const VI dot = hn::Add(hn::ShiftLeft<8>(hi[r]), lo[r]);
+        acc[r] = hn::MulAdd(scale, hn::ConvertTo(DF(), dot), acc[r]);
+        if (affine) acc[r] = hn::MulAdd(bias, hn::Set(DF(), sums0[r * x.sum_stride + g]), acc[r]);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) hn::StoreU(acc[r], DF(), y + r * kRowBlock + row);
+  }
+}
+
+// y [n, 16] (no scale yet) into the output, where block `b` may be cut short by the last row.
+void store_block(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t b,
+                 const float* y) {
+  const int64_t first = b * kRowBlock;
+  const int64_t count = std::min<int64_t>(kRowBlock, out.weight->rows - first);
+  for (int64_t r = 0; r < n; ++r) {
+    float* to = out.y + (row0 + r) * out.y_stride + first;
+    const float scale = x.scale[row0 + r];
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = y[r * kRowBlock + i] * scale;
+      to[i] = out.bias != nullptr ? value + out.bias[first + i] : value;
+    }
+  }
+}
+
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+constexpr int kTile = 8;  // rows of x that share a pass over weights of 8 bits: 32 registers
+#else
+constexpr int kTile = 4;
+#endif
+constexpr int kUnpackRows = 5;  // from here on weights are unpacked once for all rows
+
+template <int kBits>
+void block_rows(const LinearOutput& out, const quant::WeightSpec& spec, const HostLayout& layout,
+                const std::byte* block, const QuantizedX& x, int64_t row0, int64_t n, int64_t b) {
+  HWY_ALIGN float y[kTile * kRowBlock];
+  for (int64_t r = 0; r < n;) {
+    const int64_t left = n - r;
+    int64_t step = 1;
+    if (kBits == 8 && kTile == 8 && left >= 8) {
+      step = 8;
+      block_dots<8, kTile>(spec, layout, block, x, row0 + r, y);
+    } else if (left >= 4) {
+      step = 4;
+      block_dots<kBits, 4>(spec, layout, block, x, row0 + r, y);
+    } else if (left >= 2) {
+      step = 2;
+      block_dots<kBits, 2>(spec, layout, block, x, row0 + r, y);
+    } else {
+      block_dots<kBits, 1>(spec, layout, block, x, row0 + r, y);
+    }
+    store_block(out, x, row0 + r, step, b, y);
+    r += step;
+  }
+}
+
+template <int kBits>
+void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+               int code_offset, std::byte* out) {
+  const bool affine = spec.kind == quant::WeightKind::affine;
+  const int units = spec.group / 4;
+  const HostLayout plain = host_layout(plain_spec(spec), layout.groups * spec.group);
+  const V8 offset = hn::Set(D8(), uint8_t(code_offset));
+  for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
+    GroupReader reader(spec, layout, block, row);
+    std::byte* to = out;
+    for (int64_t g = 0; g < layout.groups; ++g) {
+      VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
+      const std::byte* codes = reader.next(scale, bias);
+      hn::StoreU(scale, DF(), reinterpret_cast<float*>(to) + row);
+      if (affine) hn::StoreU(bias, DF(), reinterpret_cast<float*>(to) + kRowBlock + row);
+      to += plain.scale_bytes;
+      for (int quad = 0; quad < units / 4; ++quad, to += 4 * kUnitBytes) {
+        V8 u[4];
+        load_units<kBits>(codes, units, quad, row, u);
+        for (int j = 0; j < 4; ++j)
+          hn::StoreU(hn::Sub(u[j], offset), D8(),
+                     reinterpret_cast<uint8_t*>(to) + j * kUnitBytes + 4 * row);
+      }
+    }
+  }
+}
+
+void transcode_any(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+                   int code_offset, std::byte* out) {
+  switch (spec.bits) {
+    case 2: return transcode<2>(spec, layout, block, code_offset, out);
+    case 3: return transcode<3>(spec, layout, block, code_offset, out);
+    case 4: return transcode<4>(spec, layout, block, code_offset, out);
+    case 5: return transcode<5>(spec, layout, block, code_offset, out);
+    case 6: return transcode<6>(spec, layout, block, code_offset, out);
+    default: return transcode<8>(spec, layout, block, code_offset, out);
+  }
+}
+
+// Floats [cols][16] of a block that was transcoded to `spec`, 8 bits and f32 scales.
+void expand_plain(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+                  float* out) {
+  const bool affine = spec.kind == quant::WeightKind::affine;
+  const VI zero = hn::Set(DI(), spec.zero);
+  const VI byte = hn::Set(DI(), 255);
+  for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
+    GroupReader reader(spec, layout, block, row);
+    float* to = out + row;
+    for (int64_t g = 0; g < layout.groups; ++g) {
+      VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
+      const std::byte* codes = reader.next(scale, bias);
+      for (int u = 0; u < spec.group / 4; ++u) {
+        VI four = hn::BitCast(DI(), load_codes(codes + u * kUnitBytes, row));
+        for (int j = 0; j < 4; ++j, to += kRowBlock) {
+          const VF code = hn::ConvertTo(DF(), hn::Sub(hn::And(four, byte), zero));
+          const VF value = hn::Mul(scale, code);
+          hn::StoreU(affine ? hn::Add(value, bias) : value, DF(), to);
+          four = hn::ShiftRight<8>(four);
+        }
+      }
+    }
+  }
+}
+
+void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t block0,
+         int64_t block1, std::byte* scratch) {
+  const PackedTensor& w = *out.weight;
+  const HostLayout layout = host_layout(w.spec, w.cols);
+  const quant::WeightSpec plain = plain_spec(w.spec);
+  const HostLayout plain_layout = host_layout(plain, w.cols);
+  for (int64_t b = block0; b < block1; ++b) {
+    const std::byte* block = w.data + size_t(b) * layout.block_bytes;
+    if (n >= kUnpackRows) {
+      transcode_any(w.spec, layout, block, 0, scratch);
+      block_rows<8>(out, plain, plain_layout, scratch, x, row0, n, b);
+      continue;
+    }
+    switch (w.spec.bits) {
+      case 2: block_rows<2>(out, w.spec, layout, block, x, row0, n, b); break;
+      case 3: block_rows<3>(out, w.spec, layout, block, x, row0, n, b); break;
+      case 4: block_rows<4>(out, w.spec, layout, block, x, row0, n, b); break;
+      case 5: block_rows<5>(out, w.spec, layout, block, x, row0, n, b); break;
+      case 6: block_rows<6>(out, w.spec, layout, block, x, row0, n, b); break;
+      default: block_rows<8>(out, w.spec, layout, block, x, row0, n, b); break;
+    }
+  }
+}
+
+bool vectors() { return true; }
+
+#else
+bool vectors() { return false; }
+void run(const LinearOutput&, const QuantizedX&, int64_t, int64_t, int64_t, int64_t, std::byte*) {}
+void transcode_any(const quant::WeightSpec&, const HostLayout&, const std::byte*, int, std::byte*) {}
+void expand_plain(const quant::WeightSpec&, const HostLayout&, const std::byte*, float*) {}
+#endif
+}  // namespace HWY_NAMESPACE
+}  // namespace ringkeep::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ringkeep::kernels::cpu {
+
+HWY_EXPORT(vectors);
+HWY_EXPORT(run);
+HWY_EXPORT(transcode_any);
+HWY_EXPORT(expand_plain);
+
+bool vectors_available() { return HWY_DYNAMIC_DISPATCH(vectors)(); }
+
+quant::WeightSpec plain_spec(const quant::WeightSpec& spec) {
+  return {spec.kind, 8, spec.group, spec.zero, quant::ScaleKind::f32};
+}
+
+void transcode_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
+                     int code_offset, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(transcode_any)(spec, host_layout(spec, cols), block, code_offset, out);
+}
+
+void expand_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
+                  std::byte* scratch, float* out) {
+  const quant::WeightSpec plain = plain_spec(spec);
+  transcode_block(spec, cols, block, 0, scratch);
+  HWY_DYNAMIC_DISPATCH(expand_plain)(plain, host_layout(plain, cols), scratch, out);
+}
+
+size_t packed_scratch_bytes(int64_t cols) {
+  // 16 rows of 8-bit codes; f32 scale and bias for groups of 16 at the least.
+  return size_t(cols) * (kRowBlock + 2 * kRowBlock * sizeof(float) / 16);
+}
+
+void packed_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n,
+                int64_t block0, int64_t block1, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(run)(out, x, row0, n, block0, block1, scratch);
+}
+
+}  // namespace ringkeep::kernels::cpu
+#endif

@@ -1,0 +1,132 @@
+"""Tiny checkpoints as GGUF, with the names, metadata and permutation of llama.cpp's converter."""
+
+import gguf
+import numpy as np
+
+from tiny_specs import TinySpec, is_gemma
+
+_NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_ARCHITECTURES = {"gemma3_text": "gemma3", "qwen3": "qwen3", "llama": "llama"}
+
+
+def gguf_name(name: str, gemma: bool) -> str:
+    """blk.3.attn_q.weight of model.layers.3.self_attn.q_proj.weight."""
+    stem, kind = name.rsplit(".", 1)
+    if stem in _TOP:
+        return f"{_TOP[stem]}.{kind}"
+    _, _, layer, module = stem.split(".", 3)
+    if module == "post_attention_layernorm":
+        mapped = "post_attention_norm" if gemma else "ffn_norm"
+    elif module == "pre_feedforward_layernorm":
+        mapped = "ffn_norm"
+    elif module == "post_feedforward_layernorm":
+        mapped = "post_ffw_norm"
+    else:
+        mapped = _NAMES[module]
+    return f"blk.{layer}.{mapped}.{kind}"
+
+
+def interleave_pairs(tensor: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of each head from half-split order (i, i + d/2) to neighbours (2i, 2i + 1)."""
+    rows = tensor.shape[0] // heads
+    halves = tensor.reshape(heads, 2, rows // 2, *tensor.shape[1:])
+    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
+
+
+def llama3_factors(config: dict) -> np.ndarray:
+    """Per RoPE pair, what the llama3 scaling divides its frequency by: [head_dim / 2]."""
+    scaling, d = config["rope_scaling"], config["head_dim"]
+    wavelength = 2 * np.pi * config["rope_theta"] ** (np.arange(0, d, 2, dtype=np.float64) / d)
+    original = scaling["original_max_position_embeddings"]
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    smooth = np.clip((original / wavelength - low) / (high - low), 0.0, 1.0)
+    return (1.0 / ((1 - smooth) / scaling["factor"] + smooth)).astype(np.float32)
+
+
+def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
+    c = spec.config
+    writer.add_name(f"tiny {spec.name}")
+    writer.add_context_length(c["max_position_embeddings"])
+    writer.add_embedding_length(c["hidden_size"])
+    writer.add_block_count(c["num_hidden_layers"])
+    writer.add_feed_forward_length(c["intermediate_size"])
+    writer.add_head_count(c["num_attention_heads"])
+    writer.add_head_count_kv(c["num_key_value_heads"])
+    writer.add_key_length(c["head_dim"])
+    writer.add_value_length(c["head_dim"])
+    writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    writer.add_rope_freq_base(c["rope_theta"])
+    writer.add_vocab_size(c["vocab_size"])
+    if c["model_type"] == "llama":
+        writer.add_rope_dimension_count(c["head_dim"])
+    if is_gemma(spec):
+        writer.add_sliding_window(c["sliding_window"])
+    scaling = c.get("rope_scaling") or {}
+    if scaling.get("rope_type") == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(scaling["factor"])
+    elif scaling.get("rope_type") == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter, vocab_size: int):
+    """A SentencePiece vocabulary with nothing but specials and letters: ids are what matters."""
+    pieces = [b"<pad>", b"<eos>", b"<bos>", b"<unk>"]
+    pieces += [bytes([i]) if chr(i).isprintable() else f"<0x{i:02X}>".encode()
+               for i in range(32, 32 + vocab_size - 4)]
+    types = [gguf.TokenType.CONTROL] * 3 + [gguf.TokenType.UNKNOWN]
+    types += [gguf.TokenType.NORMAL if len(p) == 1 else gguf.TokenType.BYTE for p in pieces[4:]]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(pieces)
+    writer.add_token_scores([-float(i) for i in range(vocab_size)])
+    writer.add_token_types([int(t) for t in types])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+    writer.add_unk_token_id(3)
+    writer.add_pad_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+
+
+def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: str, splits=0):
+    """Writes the model and returns the weights as a reader will see them, under HF names."""
+    c, gemma = spec.config, is_gemma(spec)
+    kind = gguf.GGMLQuantizationType[type_name]
+    writer = gguf.GGUFWriter(str(path), _ARCHITECTURES[c["model_type"]],
+                             split_max_tensors=splits, small_first_shard=False)
+    _add_metadata(writer, spec)
+    _add_vocabulary(writer, c["vocab_size"])
+    seen = {}
+    for name, tensor in tensors.items():
+        stored = tensor + np.float32(1.0) if gemma and name.endswith("norm.weight") else tensor
+        heads = {"q_proj": c["num_attention_heads"], "k_proj": c["num_key_value_heads"]}.get(
+            name.split(".")[-2]) if c["model_type"] == "llama" else None
+        if heads:
+            stored = interleave_pairs(stored, heads)
+        target = kind if tensor.ndim == 2 else gguf.GGMLQuantizationType.F32
+        if target == gguf.GGMLQuantizationType.F32:
+            writer.add_tensor(gguf_name(name, gemma), stored)
+            seen[name] = tensor
+            continue
+        encoded = gguf.quants.quantize(stored, target)
+        writer.add_tensor(gguf_name(name, gemma), encoded, raw_dtype=target)
+        decoded = gguf.quants.dequantize(encoded, target).astype(np.float32)
+        if heads:  # back to half-split order
+            rows = decoded.shape[0] // heads
+            decoded = decoded.reshape(heads, rows // 2, 2, -1).swapaxes(1, 2).reshape(decoded.shape)
+        seen[name] = np.ascontiguousarray(decoded)
+    if (c.get("rope_scaling") or {}).get("rope_type") == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_factors(c))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return seen
