@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
+#include "kv/codec_flags.h"
 #include "kv/plan.h"
 #include "models/model.h"
 #include "weights/decoder_weights.h"
@@ -55,8 +56,8 @@ Json layer_json(const kv::LayerPlan& layer) {
       {"window", optional_json(layer.window > 0, layer.window)},
       {"donor", optional_json(layer.donor >= 0, layer.donor)},
       {"cache", kv::cache_class_name(layer.cache)},
-      {"k", stored ? Json(kernels::describe(layer.geometry.k)) : Json(nullptr)},
-      {"v", stored ? Json(kernels::describe(layer.geometry.v)) : Json(nullptr)},
+      {"k", stored ? Json(kv::codec_name(layer.geometry.k)) : Json(nullptr)},
+      {"v", stored ? Json(kv::codec_name(layer.geometry.v)) : Json(nullptr)},
       {"bytes_per_token", optional_json(own && stored, static_cast<int64_t>(layer.bytes_per_token))},
       {"max_tokens", optional_json(own && stored, layer.max_tokens)},
       {"max_bytes", optional_json(own && stored, static_cast<int64_t>(layer.max_bytes))},
@@ -106,8 +107,8 @@ Result<int> plan_command(const Options& options) {
       .weights = weight_bytes(checkpoint,
                               {options.weights.weight_bits, options.weights.weight_group}, ops),
       .scratch = scratch_bytes(checkpoint.config, plan)};
-  for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
   if (options.model.json) {
+    for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
     print_json(plan_json(plan, totals));
   } else {
     fmt::print("{}", kv::format_plan(plan));
