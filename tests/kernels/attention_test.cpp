@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernels/kv_fixture.h"
@@ -26,7 +27,7 @@ class Attention : public ::testing::Test {
   Exec exec{*device};
   Exec exec1{*single};
   Ops ref = ref_ops();
-  Ops cpu = ref_ops();
+  Ops cpu = cpu_ops();
 };
 
 std::vector<float> queries(const Cache& cache, const Problem& problem, int64_t rows) {
@@ -129,7 +130,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b, const 
   return worst / norm;
 }
 
-[[maybe_unused]] void expect_same_bits(const std::vector<float>& a, const float* b, const std::string& what) {
+void expect_same_bits(const std::vector<float>& a, const float* b, const std::string& what) {
   for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]) << what << " at " << i;
 }
 
@@ -208,6 +209,128 @@ TEST_F(Attention, ReferenceFollowsTheVisibilityRule) {
     EXPECT_LT(distance(actual, plain(cache, problem, q, k, v), cache), 1e-5)
         << "window " << problem.window << " keep " << problem.keep << " chunk " << problem.chunk_size;
   }
+}
+
+// Every row of the table against the reference. Sums in another order and a P that falls on the
+// other side of a half are all that may differ.
+TEST_F(Attention, KernelsAreTheReferenceForEveryCodecAndSize) {
+  for (const KvGeometry& g : geometries())
+    for (int group : {1, 3, 4}) {
+      Problem problem = windowed(group == 4 ? 300 : 0, 3);
+      problem.heads = group * g.kv_heads;
+      problem.softcap = group == 3 ? 5.0f : 0.0f;
+      problem.sinks = group == 1;
+      Cache cache(ref, exec, g, 70 + 90 * group, 17);
+      const auto q = queries(cache, problem, cache.tokens);
+      const int64_t first = cache.tokens - 6;
+      const auto expected = attend(ref.attention, exec, cache, problem, q, first, 6);
+      for (const auto& kernel : cpu.attention)
+        EXPECT_LT(distance(attend({kernel}, exec, cache, problem, q, first, 6), expected, cache), 1e-3)
+            << kernel.name << " " << name(g) << " group " << group;
+    }
+}
+
+TEST_F(Attention, KernelsFollowTheVisibilityRule) {
+  for (const auto& [k, v] : {std::pair{kF16, kF16}, {h(8), h(8)}, {h(4), kF16}, {affine(4, 32), h(5)}})
+    for (const Problem& problem : problems()) {
+      Cache cache(ref, exec, {1, 64, 96, k, v}, 150, 5);
+      const auto q = queries(cache, problem, cache.tokens);
+      const auto expected = attend(ref.attention, exec, cache, problem, q, 0, cache.tokens);
+      for (const auto& kernel : cpu.attention)
+        EXPECT_LT(distance(attend({kernel}, exec, cache, problem, q, 0, cache.tokens), expected, cache), 1e-3)
+            << kernel.name << " window " << problem.window << " keep " << problem.keep;
+    }
+}
+
+TEST_F(Attention, GroupsOfOneToEightHeads) {
+  for (int group = 1; group <= 8; ++group)
+    for (const KvCodec& codec : {kF16, h(8)}) {
+      Problem problem;
+      problem.heads = 2 * group;
+      Cache cache(ref, exec, {2, 64, 64, codec, codec}, 100, 5);
+      const auto q = queries(cache, problem, cache.tokens);
+      const auto expected = attend(ref.attention, exec, cache, problem, q, 90, 10);
+      EXPECT_LT(distance(attend(cpu.attention, exec, cache, problem, q, 90, 10), expected, cache), 1e-3) << group;
+    }
+}
+
+// The promise of the product: chunk, threads and batch do not show in a single bit.
+TEST_F(Attention, RowsDoNotDependOnChunkOrThreads) {
+  for (const auto& [k, v] : {std::pair{kF16, kF16}, {h(8), h(8)}, {h(6), h(4)}, {affine(4, 32), h(3, 32)}}) {
+    const KvGeometry g{2, 64, 96, k, v};
+    for (const Ops* ops : {&ref, &cpu})
+      for (const Problem& shape : {windowed(0, 0), windowed(70, 5), windowed(300, 0)}) {
+        Problem problem = shape;
+        problem.heads = 6;
+        problem.sinks = true;
+        const int64_t tokens = ops == &ref ? 140 : 700;
+        Cache cache(ref, exec, g, tokens, 21);
+        const auto q = queries(cache, problem, tokens);
+        const int64_t width = problem.heads * g.v_dim;
+        const auto whole = attend(ops->attention, exec, cache, problem, q, 0, tokens);
+        for (int64_t chunk : {1, 7, 64})
+          for (int64_t first = 0; first < tokens; first += chunk) {
+            const int64_t rows = std::min(chunk, tokens - first);
+            expect_same_bits(attend(ops->attention, exec, cache, problem, q, first, rows),
+                             whole.data() + first * width, name(g));
+          }
+        expect_same_bits(attend(ops->attention, exec1, cache, problem, q, 0, tokens), whole.data(), "one thread");
+        expect_same_bits(attend(ops->attention, exec1, cache, problem, q, tokens - 1, 1),
+                         whole.data() + (tokens - 1) * width, "one thread, one row");
+      }
+  }
+}
+
+TEST_F(Attention, RowsDoNotDependOnTheBatch) {
+  const KvGeometry g{1, 64, 64, h(8), h(4)};
+  const Problem problem = windowed(100, 4);
+  Cache cache(ref, exec, g, 300, 8);
+  const auto q = queries(cache, problem, cache.tokens);
+  // Four segments of unlike lengths over the same pages, rows in another order than the segments.
+  const std::vector<std::array<int64_t, 3>> parts{{3, 1, 299}, {4, 9, 100}, {0, 3, 17}, {13, 2, 255}};
+  std::vector<KvSegment> segments;
+  std::vector<float> batch_q(15 * 2 * 64), out(15 * 2 * 64, NAN);
+  for (const auto& [row0, rows, index0] : parts) {
+    segments.push_back({row0, rows, index0, cache.pages.data(), static_cast<int64_t>(cache.pages.size()), nullptr});
+    std::copy_n(q.begin() + index0 * 128, rows * 128, batch_q.begin() + row0 * 128);
+  }
+  for (Exec* with : {&exec, &exec1}) {
+    AttentionParams p;
+    p.geometry = g;
+    p.storage = cache.storage.data();
+    p.page_stride = static_cast<int64_t>(cache.page_bytes);
+    p.heads = 2;
+    p.q = batch_q.data();
+    p.q_stride = p.out_stride = 128;
+    p.out = out.data();
+    p.scale = 1.0f / 8.0f * 2.0f;
+    p.window = problem.window;
+    p.keep = problem.keep;
+    p.segments = segments.data();
+    p.n_segments = static_cast<int64_t>(segments.size());
+    run(cpu.attention, p, *with);
+    for (const auto& [row0, rows, index0] : parts)
+      expect_same_bits(attend(cpu.attention, exec, cache, problem, q, index0, rows), out.data() + row0 * 128, "batch");
+  }
+}
+
+// A ring has dropped the pages between the pinned ones and the window, and their slots hold other rows.
+TEST_F(Attention, PagesOutOfSightMayBeMissing) {
+  for (const Ops* ops : {&ref, &cpu})
+    for (const auto& [k, v] : {std::pair{kF16, kF16}, {h(8), h(4)}}) {
+      const Problem problem = windowed(100, 70);
+      Cache cache(ref, exec, {1, 64, 64, k, v}, 700, 8);
+      const auto q = queries(cache, problem, cache.tokens);
+      const auto expected = attend(ops->attention, exec, cache, problem, q, 640, 60);
+      std::vector<PageRef> kept;
+      for (const PageRef& page : cache.pages) {
+        const bool seen = page.logical < 2 || page.logical >= (640 - 99) / kPageTokens;
+        if (seen) kept.push_back(page);
+        else std::memset(cache.storage.data() + page.physical * cache.page_bytes, 0xFF, cache.page_bytes);
+      }
+      ASSERT_LT(kept.size(), cache.pages.size());
+      expect_same_bits(attend(ops->attention, exec, cache, problem, q, 640, 60, &kept), expected.data(), "ring");
+    }
 }
 
 }  // namespace

@@ -1,0 +1,402 @@
+// Attention on the codes of the cache. The rows that share a KV head (tokens x heads of the group) form
+// blocks; a block visits its pages in ascending order, unpacking each once. Pages are summed in splits
+// of kSplitPages at fixed token indices, each from an empty state, and splits are merged in ascending
+// order, whether one thread walks them all (many blocks) or several share them (decode): so a row's
+// result depends on its index and the cache alone.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/api/host_kv.h"
+#include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/cpu.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention.cpp"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+RK_TARGET_ATTRIBUTES()
+namespace ringkeep::kernels::cpu {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
+
+bool AttentionAvailable() { return false; }
+void Attend(const AttentionParams&, Exec&) {}
+
+#else
+
+bool AttentionAvailable() { return true; }
+
+// Memory of one thread: a page's tiles and scales, and the state of a block of rows.
+struct Workspace {
+  uint8_t* k_tile;     // [64 * k_dim]
+  uint8_t* v_tile;     // [64 * v_dim]
+  float* k_scale;      // [k_groups][64]
+  float* k_bias;       // [k_groups][64]
+  float* v_scale;      // [v_groups][64], absolute
+  float* v_bias;       // [v_groups][64]
+  float* score;        // [rows][64]
+  uint8_t* p;          // [rows][v_groups][64]
+  float* alpha;        // [rows]
+  float* p_unit;       // [v_groups][rows]
+  float* p_bias;       // [v_groups][rows]
+  float* part;         // [rows][v_dim] sums of a split
+  float* out;          // [rows][v_dim] sums of all splits
+
+  static Workspace Carve(Carver& c, const HostKvLayout& layout, int rows) {
+    const int k_groups = std::max(layout.k.groups, 1), v_groups = std::max(layout.v.groups, 1);
+    Workspace w;
+    w.k_tile = c.take<uint8_t>(kPageTokens * layout.k.dim);
+    w.v_tile = c.take<uint8_t>(kPageTokens * layout.v.dim);
+    w.k_scale = c.take<float>(kPageTokens * k_groups);
+    w.k_bias = c.take<float>(kPageTokens * k_groups);
+    w.v_scale = c.take<float>(kPageTokens * v_groups);
+    w.v_bias = c.take<float>(kPageTokens * v_groups);
+    w.score = c.take<float>(kPageTokens * rows);
+    w.p = c.take<uint8_t>(kPageTokens * v_groups * rows);
+    w.alpha = c.take<float>(rows);
+    w.p_unit = c.take<float>(rows * v_groups);
+    w.p_bias = c.take<float>(rows * v_groups);
+    w.part = c.take<float>(static_cast<size_t>(rows) * layout.v.dim);
+    w.out = c.take<float>(static_cast<size_t>(rows) * layout.v.dim);
+    return w;
+  }
+};
+
+// Queries in the space of K's codes, in the order of the blocks' rows: int8 with a unit and sums, or
+// floats.
+struct Queries {
+  int8_t* bytes = nullptr;   // [rows * heads, k_dim]
+  float* floats = nullptr;   // [rows * heads, k_dim], f16 keys
+  float* unit = nullptr;     // [rows * heads] times the softmax scale
+  int32_t* sums = nullptr;   // [rows * heads, k_groups]
+
+  static Queries Carve(Carver& c, const HostKvLayout& layout, int64_t rows) {
+    Queries q;
+    const bool floats = layout.k.groups == 0;
+    q.bytes = c.take<int8_t>(floats ? 0 : rows * layout.k.dim);
+    q.floats = c.take<float>(floats ? rows * layout.k.dim : 0);
+    q.unit = c.take<float>(rows);
+    q.sums = c.take<int32_t>(rows * layout.k.groups);
+    return q;
+  }
+};
+
+class Attention {
+ public:
+  Attention(const AttentionParams& p, const HostKvLayout& layout, const AttentionPlan& plan)
+      : p_(p), layout_(layout), plan_(plan), k_map_(MakeByteMap(layout.k)), v_map_(MakeByteMap(layout.v)) {}
+
+  // q [k_dim] of one row and head to position `at`.
+  void PrepareQuery(const Queries& queries, int64_t at, const float* q) const {
+    const HostKvPlane& k = layout_.k;
+    const F32 d;
+    queries.unit[at] = p_.scale;
+    if (k.groups == 0) {
+      std::memcpy(queries.floats + at * k.dim, q, k.dim * sizeof(float));
+      return;
+    }
+    HWY_ALIGN float x[kMaxHeadDim];
+    std::memcpy(x, q, k.dim * sizeof(float));
+    if (k.codec.scheme == KvScheme::hadamard) Hadamard(x, k.dim);
+    auto largest = hn::Zero(d);
+    for (int i = 0; i < k.dim; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::Load(d, x + i)));
+    const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
+    queries.unit[at] = top / 127.0f * p_.scale;
+    const auto inverse = hn::Set(d, top > 0.0f ? 127.0f / top : 0.0f);
+    const I32 di;
+    const hn::Rebind<int8_t, F32> d8;
+    for (int g = 0; g < k.groups; ++g) {
+      auto sum = hn::Zero(di);
+      for (int i = g * k.group; i < (g + 1) * k.group; i += kLanes) {
+        const auto whole = hn::NearestInt(hn::Mul(hn::Load(d, x + i), inverse));
+        sum = hn::Add(sum, whole);
+        hn::StoreU(hn::DemoteTo(d8, whole), d8, queries.bytes + at * k.dim + i);
+      }
+      queries.sums[at * k.groups + g] = hn::GetLane(hn::SumOfLanes(di, sum));
+    }
+  }
+
+  // Sums of pages [first_page, last_page) of the block's segment into state and out, which it resets.
+  void RunSplit(const Block& block, int64_t first_page, int64_t last_page, const Queries& queries,
+                Workspace& w, RowState* state, float* out) const {
+    for (int r = 0; r < block.rows; ++r) state[r] = RowState();
+    std::memset(out, 0, sizeof(float) * block.rows * layout_.v.dim);
+    const KvSegment& segment = p_.segments[block.segment];
+    for (int64_t page = first_page; page < last_page; ++page) {
+      uint64_t visible[kBlockRows];
+      int first = block.rows, last = 0;  // rows that see something of the page
+      for (int r = 0; r < block.rows; ++r) {
+        visible[r] = plan_.visible_tokens(block, r, segment.pages[page].logical);
+        if (visible[r] == 0) continue;
+        first = std::min(first, r);
+        last = r + 1;
+      }
+      if (last == 0) continue;
+      const std::byte* head = p_.storage + segment.pages[page].physical * p_.page_stride +
+                              block.kv_head * layout_.head_bytes;
+      Scores(head, block.first_query + first, last - first, queries, w, w.score + first * kPageTokens);
+      for (int r = first; r < last; ++r) {
+        float* score = w.score + r * kPageTokens;
+        w.alpha[r] = 1.0f;
+        if (visible[r] != 0) {
+          w.alpha[r] = Softmax(score, visible[r], queries.unit[block.first_query + r], p_.softcap, state[r]);
+        } else {
+          std::memset(score, 0, kPageTokens * sizeof(float));
+        }
+      }
+      Values(head, first, last, w, out);
+    }
+  }
+
+  // total and out take in a split.
+  void Merge(int rows, const RowState* split, const float* part, RowState* total, float* out) const {
+    const int dim = layout_.v.dim;
+    for (int r = 0; r < rows; ++r) {
+      if (split[r].top == -INFINITY) continue;
+      const float top = std::max(total[r].top, split[r].top);
+      const float a = Exp2(total[r].top - top);
+      const float b = Exp2(split[r].top - top);
+      total[r].total = total[r].total * a + split[r].total * b;
+      total[r].top = top;
+      Blend(out + r * dim, a, part + r * dim, b, dim);
+    }
+  }
+
+  // Divides by the sum of weights, adds the sinks' to it, rotates back and writes the rows out.
+  void Finish(const Block& block, const RowState* total, float* out) const {
+    const HostKvPlane& v = layout_.v;
+    const F32 d;
+    for (int r = 0; r < block.rows; ++r) {
+      float* row = out + r * v.dim;
+      const RowTarget target = plan_.target(block, r);
+      float top = total[r].top;
+      float sum = total[r].total;
+      if (p_.sinks != nullptr) {
+        const float sink = p_.sinks[target.head] * kLog2E;
+        top = std::max(top, sink);
+        sum = sum * Exp2(total[r].top - top) + Exp2(sink - top);
+      }
+      const float factor = sum > 0.0f ? Exp2(total[r].top - top) / sum : 0.0f;
+      for (int i = 0; i < v.dim; i += kLanes)
+        hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
+      if (v.codec.scheme == KvScheme::hadamard) Hadamard(row, v.dim);
+      std::memcpy(p_.out + target.row * p_.out_stride + target.head * v.dim, row, v.dim * sizeof(float));
+    }
+  }
+
+ private:
+  // score [rows][64] = q . k in units of the queries'
+  void Scores(const std::byte* head, int64_t query, int rows, const Queries& queries, Workspace& w,
+              float* score) const {
+    const HostKvPlane& k = layout_.k;
+    if (k.groups == 0) {
+      const auto* keys = reinterpret_cast<const hwy::float16_t*>(head + k.codes);
+      for (int r = 0; r < rows; r += kTileRows) {
+        const float* q = queries.floats + (query + r) * k.dim;
+        float* to = score + r * kPageTokens;
+        switch (std::min(rows - r, kTileRows)) {
+          case 1: KeyDotsHalf<1>(keys, k.dim, q, to); break;
+          case 2: KeyDotsHalf<2>(keys, k.dim, q, to); break;
+          case 3: KeyDotsHalf<3>(keys, k.dim, q, to); break;
+          default: KeyDotsHalf<4>(keys, k.dim, q, to); break;
+        }
+      }
+      return;
+    }
+    const bool affine = k.codec.scheme == KvScheme::affine;
+    const int32_t zero_point = affine ? 0 : 128;
+    LoadHalves(head + k.scales, k.groups * kPageTokens, w.k_scale);
+    if (affine) LoadHalves(head + k.biases, k.groups * kPageTokens, w.k_bias);
+    const uint8_t* tile = Unpack(k, k_map_, head, w.k_tile);
+    HWY_ALIGN int32_t dots[kTileRows * kPageTokens];
+    for (int r = 0; r < rows; r += kTileRows) {
+      const int n = std::min(rows - r, kTileRows);
+      for (int g = 0; g < k.groups; ++g) {
+        const int8_t* q = queries.bytes + (query + r) * k.dim;
+        const int first = g * k.group, last = first + k.group;
+        switch (n) {
+          case 1: KeyDots<1>(tile, k.dim, first, last, q, dots); break;
+          case 2: KeyDots<2>(tile, k.dim, first, last, q, dots); break;
+          case 3: KeyDots<3>(tile, k.dim, first, last, q, dots); break;
+          default: KeyDots<4>(tile, k.dim, first, last, q, dots); break;
+        }
+        for (int i = 0; i < n; ++i) {
+          const int32_t sum = queries.sums[(query + r + i) * k.groups + g];
+          AddGroup(dots + i * kPageTokens, zero_point * sum, w.k_scale + g * kPageTokens,
+                   affine ? w.k_bias + g * kPageTokens : nullptr, static_cast<float>(sum), g == 0,
+                   score + (r + i) * kPageTokens);
+        }
+      }
+    }
+  }
+
+  // |scale| of V, and what its biases and the middles of its codes add to a token's channels.
+  void LoadValueScales(const std::byte* head, Workspace& w) const {
+    const HostKvPlane& v = layout_.v;
+    const F32 d;
+    LoadHalves(head + v.scales, v.groups * kPageTokens, w.v_scale);
+    if (v.codec.scheme != KvScheme::affine) return;
+    LoadHalves(head + v.biases, v.groups * kPageTokens, w.v_bias);
+    const float middle = static_cast<float>(1 << (v.codec.bits - 1));
+    for (int i = 0; i < v.groups * kPageTokens; i += kLanes) {
+      const auto scale = hn::LoadU(d, w.v_scale + i);
+      const auto offset = hn::IfThenElse(hn::Lt(scale, hn::Zero(d)), hn::Set(d, middle - 1.0f), hn::Set(d, middle));
+      hn::StoreU(hn::MulAdd(scale, offset, hn::LoadU(d, w.v_bias + i)), d, w.v_bias + i);
+      hn::StoreU(hn::Abs(scale), d, w.v_scale + i);
+    }
+  }
+
+  // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last)
+  void Values(const std::byte* head, int first, int last, Workspace& w, float* out) const {
+    const HostKvPlane& v = layout_.v;
+    if (v.groups == 0) {
+      const auto* values = reinterpret_cast<const hwy::float16_t*>(head + v.codes);
+      for (int r = first; r < last; r += kTileRows) {
+        const float* weight = w.score + r * kPageTokens;
+        float* to = out + r * v.dim;
+        switch (std::min(last - r, kTileRows)) {
+          case 1: ValueRowsHalf<1>(values, weight, w.alpha + r, to); break;
+          case 2: ValueRowsHalf<2>(values, weight, w.alpha + r, to); break;
+          case 3: ValueRowsHalf<3>(values, weight, w.alpha + r, to); break;
+          default: ValueRowsHalf<4>(values, weight, w.alpha + r, to); break;
+        }
+      }
+      return;
+    }
+    LoadValueScales(head, w);
+    const bool affine = v.codec.scheme == KvScheme::affine;
+    for (int g = 0; g < v.groups; ++g)
+      for (int r = first; r < last; ++r) {
+        const float* weight = w.score + r * kPageTokens;
+        w.p_unit[g * kBlockRows + r] =
+            WeightBytes(weight, w.v_scale + g * kPageTokens, w.p + (r * v.groups + g) * kPageTokens);
+        w.p_bias[g * kBlockRows + r] = affine ? WeightedBias(weight, w.v_bias + g * kPageTokens) : 0.0f;
+      }
+    const uint8_t* tile = Unpack(v, v_map_, head, w.v_tile);
+    for (int r = first; r < last; r += kTileRows)
+      for (int g = 0; g < v.groups; ++g) switch (std::min(last - r, kTileRows)) {
+          case 1: ValueRows<1>(tile, r, g, w, out); break;
+          case 2: ValueRows<2>(tile, r, g, w, out); break;
+          case 3: ValueRows<3>(tile, r, g, w, out); break;
+          default: ValueRows<4>(tile, r, g, w, out); break;
+        }
+  }
+
+  template <int kRows>
+  void ValueRows(const uint8_t* tile, int r, int g, const Workspace& w, float* out) const {
+    const HostKvPlane& v = layout_.v;
+    const ValueUpdate update{w.alpha + r, w.p_unit + g * kBlockRows + r, w.p_bias + g * kBlockRows + r};
+    const uint8_t* p = w.p + (r * v.groups + g) * kPageTokens;
+    const int stride = v.groups * kPageTokens;
+    float* to = out + r * v.dim;
+    int channel = g * v.group;
+    const int end = channel + v.group;
+    for (; channel + kTileVectors * kLanes <= end; channel += kTileVectors * kLanes)
+      ValueDots<kRows, kTileVectors>(tile, channel, p, stride, update, to, v.dim);
+    for (; channel < end; channel += kLanes)
+      ValueDots<kRows, 1>(tile, channel, p, stride, update, to, v.dim);
+  }
+
+  template <int kRows>
+  void ValueRowsHalf(const hwy::float16_t* values, const float* weight, const float* alpha, float* out) const {
+    const int dim = layout_.v.dim;
+    int channel = 0;
+    for (; channel + kTileVectors * kLanes <= dim; channel += kTileVectors * kLanes)
+      ValueDotsHalf<kRows, kTileVectors>(values, channel, weight, alpha, out, dim);
+    for (; channel < dim; channel += kLanes)
+      ValueDotsHalf<kRows, 1>(values, channel, weight, alpha, out, dim);
+  }
+
+  const AttentionParams& p_;
+  const HostKvLayout& layout_;
+  const AttentionPlan& plan_;
+  const ByteMap k_map_;
+  const ByteMap v_map_;
+};
+
+void Attend(const AttentionParams& p, Exec& exec) {
+  const HostKvLayout layout(p.geometry);
+  const int threads = exec.pool().threads();
+  const AttentionPlan plan(p, threads);
+  const int64_t query_rows = plan.rows() * p.heads;
+
+  // One block of memory: queries, a workspace a thread, the partial sums of shared splits.
+  Queries queries;
+  std::vector<Workspace> workspaces(threads);
+  RowState* states = nullptr;
+  float* parts = nullptr;
+  const auto carve = [&](std::byte* base) {
+    Carver carver(base);
+    queries = Queries::Carve(carver, layout, query_rows);
+    for (Workspace& w : workspaces) w = Workspace::Carve(carver, layout, kBlockRows);
+    states = carver.take<RowState>(plan.split_rows());
+    parts = carver.take<float>(plan.split_rows() * layout.v.dim);
+    return carver.bytes();
+  };
+  carve(exec.scratch(carve(nullptr)));
+
+  const Attention attention(p, layout, plan);
+  exec.pool().parallel_for(static_cast<int64_t>(plan.query_tasks()), [&](int64_t task, int) {
+    plan.for_queries(task, [&](int64_t at, int64_t row, int head) {
+      attention.PrepareQuery(queries, at, p.q + row * p.q_stride + head * layout.k.dim);
+    });
+  });
+
+  const auto& blocks = plan.blocks();
+  const auto& splits = plan.splits();
+  if (!plan.shared()) {
+    exec.pool().parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t task, int thread) {
+      const Block& block = blocks[blocks.size() - 1 - task];  // the longest first
+      Workspace& w = workspaces[thread];
+      RowState total[kBlockRows], part[kBlockRows];
+      std::memset(w.out, 0, sizeof(float) * block.rows * layout.v.dim);
+      for (int64_t s = block.first_split; s < block.last_split; ++s) {
+        attention.RunSplit(block, splits[s].first_page, splits[s].last_page, queries, w, part, w.part);
+        attention.Merge(block.rows, part, w.part, total, w.out);
+      }
+      attention.Finish(block, total, w.out);
+    });
+    return;
+  }
+  exec.pool().parallel_for(static_cast<int64_t>(splits.size()), [&](int64_t task, int thread) {
+    const Split& split = splits[task];
+    attention.RunSplit(blocks[split.block], split.first_page, split.last_page, queries, workspaces[thread],
+                       states + split.first_row, parts + split.first_row * layout.v.dim);
+  });
+  exec.pool().parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t task, int thread) {
+    const Block& block = blocks[task];
+    Workspace& w = workspaces[thread];
+    RowState total[kBlockRows];
+    std::memset(w.out, 0, sizeof(float) * block.rows * layout.v.dim);
+    for (int64_t s = block.first_split; s < block.last_split; ++s)
+      attention.Merge(block.rows, states + splits[s].first_row, parts + splits[s].first_row * layout.v.dim,
+                      total, w.out);
+    attention.Finish(block, total, w.out);
+  });
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ringkeep::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ringkeep::kernels::cpu {
+namespace {
+
+HWY_EXPORT(AttentionAvailable);
+HWY_EXPORT(Attend);
+
+bool supports(const AttentionParams&) { return HWY_DYNAMIC_DISPATCH(AttentionAvailable)(); }
+void attention(const AttentionParams& p, Exec& exec) { HWY_DYNAMIC_DISPATCH(Attend)(p, exec); }
+
+}  // namespace
+
+void add_attention_kernels(Ops& ops) { ops.attention.push_back({"cpu", supports, attention}); }
+
+}  // namespace ringkeep::kernels::cpu
+#endif

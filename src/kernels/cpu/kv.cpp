@@ -1,0 +1,97 @@
+// Appending rows to the cache. Tokens of a page share bytes, so the rows of one page and KV head are
+// one task.
+#include <atomic>
+#include <vector>
+
+#include "kernels/api/host_kv.h"
+#include "kernels/cpu/cpu.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/kv.cpp"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/kv_encode-inl.h"
+
+#ifndef RINGKEEP_KERNELS_CPU_KV_RUN
+#define RINGKEEP_KERNELS_CPU_KV_RUN
+namespace ringkeep::kernels::cpu {
+
+// Rows [first, last) of the step, all in one page.
+struct KvRun {
+  int64_t first;
+  int64_t last;
+};
+
+}  // namespace ringkeep::kernels::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+RK_TARGET_ATTRIBUTES()
+namespace ringkeep::kernels::cpu {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
+
+bool KvAvailable() { return false; }
+bool AppendRun(const KvAppendParams&, const HostKvLayout&, const KvRun&, int64_t) { return false; }
+
+#else
+
+bool KvAvailable() { return true; }
+
+// Encodes one head of the rows of a run; false when one is not finite.
+bool AppendRun(const KvAppendParams& p, const HostKvLayout& layout, const KvRun& rows, int64_t kv_head) {
+  bool finite = true;
+  for (int64_t row = rows.first; row < rows.last; ++row) {
+    const int64_t slot = p.slots[row];
+    std::byte* head = p.storage + slot / kPageTokens * p.page_stride + kv_head * layout.head_bytes;
+    const int token = static_cast<int>(slot % kPageTokens);
+    finite &= EncodeRow(layout.k, p.k + row * p.k_stride + kv_head * layout.k.dim, head, token);
+    finite &= EncodeRow(layout.v, p.v + row * p.v_stride + kv_head * layout.v.dim, head, token);
+  }
+  return finite;
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ringkeep::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ringkeep::kernels::cpu {
+namespace {
+
+HWY_EXPORT(KvAvailable);
+HWY_EXPORT(AppendRun);
+
+bool supports(const KvAppendParams&) { return HWY_DYNAMIC_DISPATCH(KvAvailable)(); }
+
+void append(const KvAppendParams& p, Exec& exec) {
+  const HostKvLayout layout(p.geometry);
+  std::vector<KvRun> runs;
+  for (int64_t s = 0; s < p.n_segments; ++s) {
+    int64_t page = -1;
+    for (int64_t i = 0; i < p.segments[s].rows; ++i) {
+      const int64_t row = p.segments[s].row0 + i;
+      const int64_t to = p.slots[row] < 0 ? -1 : p.slots[row] / kPageTokens;
+      if (to < 0) page = -1;
+      if (to < 0) continue;
+      if (to != page) runs.push_back({row, row});
+      runs.back().last = row + 1;
+      page = to;
+    }
+  }
+  const int64_t heads = p.geometry.kv_heads;
+  const auto append_run = HWY_DYNAMIC_DISPATCH(AppendRun);
+  exec.pool().parallel_for(static_cast<int64_t>(runs.size()) * heads, [&](int64_t task, int) {
+    if (!append_run(p, layout, runs[task / heads], task % heads) && p.non_finite != nullptr)
+      std::atomic_ref<int32_t>(*p.non_finite).store(1, std::memory_order_relaxed);
+  });
+}
+
+}  // namespace
+
+void add_kv_kernels(Ops& ops) { ops.kv_append.push_back({"cpu", supports, append}); }
+
+}  // namespace ringkeep::kernels::cpu
+#endif
