@@ -6,6 +6,7 @@
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
 // After simd.h: it follows the target.
+#include "hwy/cache_control.h"
 #include "kernels/cpu/linear_units-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -13,6 +14,8 @@ RK_TARGET_ATTRIBUTES()
 namespace ringkeep::kernels::cpu {
 namespace HWY_NAMESPACE {
 #if RK_LINEAR_VECTORS
+
+constexpr size_t kPrefetchBytes = 4096;  // ahead of the codes in use; weights are one stream
 
 // One block for kRows rows of x starting at `row0`; y [kRows, 16] receives the sums without scale.
 template <int kBits, int kRows>
@@ -30,6 +33,9 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& la
     for (int64_t g = 0; g < layout.groups; ++g) {
       VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
       const std::byte* codes = reader.next(scale, bias);
+      if constexpr (kRows <= 4)  // a decode step is bound by memory
+        for (size_t at = 0; at < layout.code_bytes + layout.scale_bytes; at += 64)
+          hwy::Prefetch(codes + kPrefetchBytes + at);
       VI hi[kRows], lo[kRows];
       for (int r = 0; r < kRows; ++r) {
         hi[r] = hn::Zero(DI());
