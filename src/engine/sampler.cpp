@@ -53,18 +53,33 @@ Scan scan(std::span<const float> logits) {
   return result;
 }
 
-// exp(x) for x <= 0 as a multiple of 2^-40. Integers add up to the same sum in any order, and
+// exp(x) for x <= 0 as a multiple of 2^-30. Integers add up to the same sum in any order, and
 // plain arithmetic gives the same weights on every platform, which a library's exp does not.
-uint64_t weight(double x) {
-  constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
-  constexpr int kFractionBits = 40;
-  if (!(x > -28.0)) return 0;  // below 2^-40
-  const auto exponent = static_cast<int>(x * kLog2e - 0.5);
-  const double r = x - exponent * kLn2;  // |r| <= ln(2) / 2
-  double series = 1.0;                   // exp(r), Taylor: the rest is below 2^-45
-  for (int n = 11; n >= 1; --n) series = 1.0 + series * r * (1.0 / n);
-  const double scale = std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent + kFractionBits) << 52);
-  return static_cast<uint64_t>(series * scale);
+uint32_t weight(float x) {
+  constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+  constexpr int kFractionBits = 30;
+  x = x > -21.0f ? x : -21.0f;  // below 2^-30, cut off at the end
+  const auto exponent = static_cast<int32_t>(x * kLog2e - 0.5f);
+  const auto n = static_cast<float>(exponent);
+  const float r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2) / 2
+  float series = 1.0f + r * (1.0f / 7);              // exp(r), Taylor: the rest is below 2^-24
+  series = 1.0f + series * (r * (1.0f / 6));
+  series = 1.0f + series * (r * (1.0f / 5));
+  series = 1.0f + series * (r * (1.0f / 4));
+  series = 1.0f + series * (r * (1.0f / 3));
+  series = 1.0f + series * (r * (1.0f / 2));
+  series = 1.0f + series * r;
+  const auto scale = std::bit_cast<float>((127 + exponent + kFractionBits) << 23);
+  return static_cast<uint32_t>(static_cast<int32_t>(series * scale));
+}
+
+// Of every candidate at this temperature. A loop of its own: the compiler vectorises it.
+std::vector<uint32_t> weights(const std::vector<Candidate>& candidates, float max, float temperature) {
+  std::vector<uint32_t> result(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    result[i] = weight((candidates[i].logit - max) / temperature);
+  }
+  return result;
 }
 
 void apply_bias(const SamplingParams& params, std::span<float> logits) {
@@ -136,45 +151,34 @@ std::vector<Candidate> top_k(std::span<const float> logits, int k) {
 }
 
 // The smallest set of preferred candidates whose share of the weight at temperature 1 is at least
-// p. Finds its last member by halving; no full sort.
+// p. Sums by bins of the logit and sorts only the bin in which the share is reached.
 void top_p(std::vector<Candidate>& candidates, float max, float p) {
-  struct Weighted {
-    Candidate candidate;
-    uint64_t weight;
+  constexpr size_t kBins = 8192;
+  constexpr float kBinsPerUnit = 256.0f;
+  const auto bin_of = [&](const Candidate& c) {
+    const float x = (max - c.logit) * kBinsPerUnit;
+    return x < static_cast<float>(kBins) ? static_cast<size_t>(x) : kBins - 1;
   };
-  std::vector<Weighted> order(candidates.size());
+  const std::vector<uint32_t> weight_of = weights(candidates, max, 1.0f);
+  std::vector<uint64_t> sums(kBins);
   uint64_t total = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    order[i] = {candidates[i], weight(static_cast<double>(candidates[i].logit) - max)};
-    total += order[i].weight;
+    sums[bin_of(candidates[i])] += weight_of[i];
+    total += weight_of[i];
   }
   const auto target = static_cast<uint64_t>(std::ceil(static_cast<double>(total) * p));
-  // All weights below (total - target) / n together are less than what may be left out.
-  const uint64_t least = (total - std::min(target, total)) / candidates.size();
-  std::erase_if(order, [&](const Weighted& w) { return w.weight < least; });
-  const auto preferred = [](const Weighted& a, const Weighted& b) { return better(a.candidate, b.candidate); };
-  size_t begin = 0, end = order.size();
+  size_t bin = 0;
   uint64_t before = 0;
-  while (end - begin > 32) {
-    const size_t middle = begin + (end - begin) / 2;
-    const auto at = [&](size_t i) { return order.begin() + static_cast<std::ptrdiff_t>(i); };
-    std::nth_element(at(begin), at(middle), at(end), preferred);
-    uint64_t half = 0;
-    for (size_t i = begin; i < middle; ++i) half += order[i].weight;
-    if (before + half >= target) {
-      end = middle;
-    } else {
-      before += half;
-      begin = middle;
-    }
+  while (bin + 1 < kBins && before + sums[bin] < target) before += sums[bin++];
+
+  std::vector<std::pair<Candidate, uint32_t>> order;  // of the bin
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (bin_of(candidates[i]) == bin) order.emplace_back(candidates[i], weight_of[i]);
   }
-  std::sort(order.begin() + static_cast<std::ptrdiff_t>(begin), order.begin() + static_cast<std::ptrdiff_t>(end), preferred);
-  size_t last = begin;
-  for (; last + 1 < end; ++last) {
-    before += order[last].weight;
-    if (before >= target) break;
-  }
-  const Candidate worst = order[last].candidate;
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return better(a.first, b.first); });
+  size_t last = 0;
+  while (last + 1 < order.size() && (before += order[last].second) < target) ++last;
+  const Candidate worst = order[last].first;
   std::erase_if(candidates, [&](const Candidate& c) { return better(worst, c); });
 }
 
@@ -185,10 +189,11 @@ void min_p(std::vector<Candidate>& candidates, float max, float p) {
 }
 
 int32_t draw(const std::vector<Candidate>& candidates, float max, float temperature, uint64_t random) {
+  const std::vector<uint32_t> weight_of = weights(candidates, max, temperature);
   std::vector<uint64_t> sums(candidates.size());
   uint64_t total = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    total += weight((static_cast<double>(candidates[i].logit) - max) / temperature);
+    total += weight_of[i];
     sums[i] = total;
   }
   // A number of [0, total) from 64 random bits.
