@@ -40,6 +40,11 @@ class _Stream:
         """[n] in centre +- 1/4."""
         return (centre + self._integers((n,)) / 512.0).astype(np.float32)
 
+    def signed_norm(self, n, size):
+        """[n] of random sign and magnitude size / 2 to size."""
+        draw = self._integers((n,))
+        return (np.where(draw < 0, -1.0, 1.0) * size * (0.5 + np.abs(draw) / 256.0)).astype(np.float32)
+
     def bias(self, n):
         """[n] in +- 1/4."""
         return (self._integers((n,)) / 512.0).astype(np.float32)
@@ -54,36 +59,40 @@ def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
     gemma, qk_norm = is_gemma(spec), has_qk_norm(spec)
     one = 0.0 if gemma else 1.0  # Gemma stores norm weights less one
 
-    # Gemma multiplies embeddings by sqrt(hidden): small ones leave the layers a say in the logits,
-    # which a larger last norm then spreads.
-    embedding, last_norm = (0.09, 3.0) if gemma else (0.25, one)
+    # What a layer adds is small beside the residual stream, as in trained models: otherwise a random
+    # network amplifies the rounding of a 16-bit cache like any other change.
+    branch = 0.1
+    post_norm = branch - 1.0  # of Gemma, which normalises what a layer adds
 
-    tensors = {"model.embed_tokens.weight": rng.matrix(c["vocab_size"], hidden, embedding)}
+    tensors = {"model.embed_tokens.weight": rng.matrix(c["vocab_size"], hidden, 0.25)}
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}."
         shapes = {  # rows, columns, gain
-            "self_attn.q_proj": (q_rows, hidden, 1.4),
-            "self_attn.k_proj": (kv_rows, hidden, 1.4),
+            "self_attn.q_proj": (q_rows, hidden, 1.0),
+            "self_attn.k_proj": (kv_rows, hidden, 1.0),
             "self_attn.v_proj": (kv_rows, hidden, 1.0),
-            "self_attn.o_proj": (hidden, q_rows, 1.0),
+            "self_attn.o_proj": (hidden, q_rows, branch),
             "mlp.gate_proj": (ffn, hidden, 1.0),
             "mlp.up_proj": (ffn, hidden, 1.0),
-            "mlp.down_proj": (hidden, ffn, 1.0),
+            "mlp.down_proj": (hidden, ffn, branch),
         }
         for name, (rows, columns, gain) in shapes.items():
             tensors[f"{p}{name}.weight"] = rng.matrix(rows, columns, gain / np.sqrt(columns))
             if c.get("attention_bias") and name.startswith("self_attn"):
                 tensors[f"{p}{name}.bias"] = rng.bias(rows)
-        norms = ["input_layernorm", "post_attention_layernorm"]
+        norms = {"input_layernorm": one, "post_attention_layernorm": post_norm if gemma else one}
         if gemma:
-            norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
-        for name in norms:
-            tensors[f"{p}{name}.weight"] = rng.norm(hidden, one)
+            norms |= {"pre_feedforward_layernorm": one, "post_feedforward_layernorm": post_norm}
+        for name, centre in norms.items():
+            tensors[f"{p}{name}.weight"] = rng.norm(hidden, centre)
         if qk_norm:
             for name in ("q_norm", "k_norm"):
-                tensors[f"{p}self_attn.{name}.weight"] = rng.norm(head_dim, one + 0.5)
-    tensors["model.norm.weight"] = rng.norm(hidden, last_norm)
-    if not c["tie_word_embeddings"]:
+                tensors[f"{p}self_attn.{name}.weight"] = rng.norm(head_dim, one + 0.25)
+    if c["tie_word_embeddings"]:
+        # Random signs: a token's own embedding, still in the residual stream, does not win.
+        tensors["model.norm.weight"] = rng.signed_norm(hidden, 1.5) - np.float32(1.0 - one)
+    else:
+        tensors["model.norm.weight"] = rng.norm(hidden, one)
         tensors["lm_head.weight"] = rng.matrix(c["vocab_size"], hidden, 0.25)
     return tensors
 
