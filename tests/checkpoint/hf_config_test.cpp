@@ -1,0 +1,219 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/files.h"
+
+namespace ringkeep::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+ModelConfig parsed(const json& config) {
+  auto result = parse_hf_config(config.dump());
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? std::move(result).value() : ModelConfig{};
+}
+
+json base(const char* model_type) {
+  return {{"model_type", model_type},   {"hidden_size", 64},        {"num_hidden_layers", 4},
+          {"num_attention_heads", 4},   {"num_key_value_heads", 2}, {"intermediate_size", 96},
+          {"vocab_size", 100},          {"max_position_embeddings", 1024}};
+}
+
+// Configurations saved by transformers, as they are and with the derived layer types taken out.
+TEST(HfConfig, LayerTypesAgreeWithTransformers) {
+  const json goldens = json::parse(testing::read_file(testing::golden("configs.json")));
+  ASSERT_EQ(goldens.size(), 5u);
+  for (const json& golden : goldens)
+    for (const bool with_types : {true, false}) {
+      json source = golden["config"];
+      if (!with_types) source.erase("layer_types");
+      const ModelConfig config = parsed(source);
+      const auto& types = golden["layer_types"];
+      EXPECT_EQ(config.tied_embeddings, golden["tied"].get<bool>()) << config.family;
+      ASSERT_EQ(config.layers.size(), types.size()) << config.family;
+      for (size_t i = 0; i < types.size(); ++i) {
+        const LayerSpec& layer = config.layers[i];
+        const std::string type = types[i];
+        const LayerKind kind = type == "full_attention"      ? LayerKind::full
+                               : type == "sliding_attention" ? LayerKind::sliding
+                                                             : LayerKind::recurrent;
+        EXPECT_EQ(layer.kind, kind) << config.family << " " << i;
+        EXPECT_EQ(layer.note, kind == LayerKind::recurrent ? type : "");
+        EXPECT_EQ(layer.window,
+                  kind == LayerKind::sliding ? source["sliding_window"].get<int64_t>() : 0);
+        EXPECT_EQ(layer.k_dim, source["head_dim"].get<int>());
+        EXPECT_EQ(layer.kv_heads, 2);
+      }
+    }
+}
+
+TEST(HfConfig, RopeOfTheGoldens) {
+  const json goldens = json::parse(testing::read_file(testing::golden("configs.json")));
+  const ModelConfig gemma = parsed(goldens[0]["config"]);
+  EXPECT_EQ(gemma.layers[0].rope.theta, 10000.0);
+  EXPECT_EQ(gemma.layers[0].rope.scaling, RopeSpec::Scaling::none);
+  EXPECT_EQ(gemma.layers[5].rope.theta, 1e6);
+  EXPECT_EQ(gemma.layers[5].rope.scaling, RopeSpec::Scaling::linear);
+  EXPECT_EQ(gemma.layers[5].rope.factor, 8.0);
+  EXPECT_FLOAT_EQ(gemma.attention_scale, 1.0f / 12.0f);  // query_pre_attn_scalar 144
+  EXPECT_FLOAT_EQ(gemma.embedding_scale, 8.0f);
+  EXPECT_TRUE(gemma.norm_weight_plus_one);
+  EXPECT_TRUE(gemma.qk_norm);
+  EXPECT_EQ(gemma.family, "gemma3");
+
+  const ModelConfig qwen = parsed(goldens[1]["config"]);
+  EXPECT_EQ(qwen.layers[0].rope.scaling, RopeSpec::Scaling::yarn);
+  EXPECT_EQ(qwen.layers[0].rope.original_context, 256);
+  EXPECT_DOUBLE_EQ(qwen.layers[0].rope.attention_factor, 0.1 * std::log(4.0) + 1.0);
+  EXPECT_EQ(qwen.layers[5].rope, qwen.layers[0].rope);
+  EXPECT_TRUE(qwen.qk_norm);
+
+  const ModelConfig llama = parsed(goldens[2]["config"]);
+  EXPECT_EQ(llama.layers[0].rope.scaling, RopeSpec::Scaling::llama3);
+  EXPECT_EQ(llama.layers[0].rope.original_context, 512);
+  EXPECT_EQ(llama.layers[0].rope.high_freq_factor, 4.0);
+  EXPECT_EQ(llama.layers[0].rope.theta, 500000.0);
+
+  EXPECT_EQ(parsed(goldens[4]["config"]).layers[3].rope.rotary_dim, 64);  // a quarter of 256
+}
+
+TEST(HfConfig, OldStyleRope) {
+  json config = base("gemma3_text");
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 8}};
+  config["rope_local_base_freq"] = 9000;
+  const ModelConfig gemma = parsed(config);
+  EXPECT_EQ(gemma.layers[0].rope.theta, 9000.0);
+  EXPECT_EQ(gemma.layers[0].rope.scaling, RopeSpec::Scaling::none);
+
+  config = base("llama");
+  config["rope_theta"] = 500000;
+  config["rope_scaling"] = {{"rope_type", "yarn"},   {"factor", 8.0}, {"mscale", 0.707},
+                            {"mscale_all_dim", 1.0}, {"beta_fast", 16}};
+  config["original_max_position_embeddings"] = 128;
+  const RopeSpec rope = parsed(config).layers[0].rope;
+  EXPECT_EQ(rope.theta, 500000.0);
+  EXPECT_EQ(rope.original_context, 128);
+  EXPECT_EQ(rope.beta_fast, 16.0);
+  EXPECT_DOUBLE_EQ(rope.attention_factor,
+                   (0.0707 * std::log(8.0) + 1.0) / (0.1 * std::log(8.0) + 1.0));
+  config["rope_scaling"]["attention_factor"] = 1.25;
+  EXPECT_EQ(parsed(config).layers[0].rope.attention_factor, 1.25);
+}
+
+TEST(HfConfig, SlidingWindows) {
+  json config = base("mistral");
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(parsed(config).layers[0].kind, LayerKind::full);
+  config["sliding_window"] = 32;
+  EXPECT_EQ(parsed(config).layers[3].window, 32);
+  config["layer_types"] = {"full_attention", "sliding_attention", "full_attention", "sliding_attention"};
+  EXPECT_EQ(parsed(config).layers[2].kind, LayerKind::full);
+  EXPECT_EQ(parsed(config).layers[3].kind, LayerKind::sliding);
+  config["sliding_window"] = nullptr;
+  EXPECT_INPUT_ERROR(parse_hf_config(config.dump()), "layer 1 is sliding_attention, but sliding_window");
+  config["layer_types"] = {"full_attention"};
+  EXPECT_INPUT_ERROR(parse_hf_config(config.dump()), "layer_types: 1 entries for 4 layers");
+
+  json gemma = base("gemma3_text");
+  gemma["sliding_window_pattern"] = 2;
+  gemma["sliding_window"] = 8;
+  EXPECT_EQ(parsed(gemma).layers[1].kind, LayerKind::full);
+  EXPECT_EQ(parsed(gemma).layers[2].kind, LayerKind::sliding);
+  json qwen = base("qwen3");
+  qwen["sliding_window"] = 8;  // without use_sliding_window
+  EXPECT_EQ(parsed(qwen).layers[3].kind, LayerKind::full);
+}
+
+// What the published gemma-3-4b-it leaves out of its text_config has the family's defaults.
+TEST(HfConfig, NestedGemmaWithDefaults) {
+  const json config = {{"model_type", "gemma3"},
+                       {"architectures", {"Gemma3ForConditionalGeneration"}},
+                       {"vision_config", {{"hidden_size", 1152}}},
+                       {"text_config",
+                        {{"model_type", "gemma3_text"}, {"hidden_size", 2560}, {"num_hidden_layers", 34},
+                         {"intermediate_size", 10240}, {"sliding_window", 1024},
+                         {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}}}};
+  const ModelConfig gemma = parsed(config);
+  EXPECT_EQ(gemma.family, "gemma3");
+  EXPECT_EQ(gemma.layers[0].heads, 8);
+  EXPECT_EQ(gemma.layers[0].kv_heads, 4);
+  EXPECT_EQ(gemma.layers[0].k_dim, 256);
+  EXPECT_EQ(gemma.layers[0].window, 1024);
+  EXPECT_EQ(gemma.layers[33].kind, LayerKind::sliding);
+  EXPECT_EQ(gemma.layers[29].kind, LayerKind::full);
+  EXPECT_EQ(gemma.layers[29].rope.factor, 8.0);
+  EXPECT_EQ(gemma.vocab_size, 262208);
+  EXPECT_FLOAT_EQ(gemma.attention_scale, 1.0f / 16.0f);
+  EXPECT_TRUE(gemma.tied_embeddings);
+}
+
+TEST(HfConfig, HybridsNameTheirRecurrentLayers) {
+  const auto notes = [](const json& config) {
+    std::vector<std::string> result;
+    for (const LayerSpec& layer : parsed(config).layers)
+      result.push_back(layer.kind == LayerKind::recurrent ? layer.note : layer_kind_name(layer.kind));
+    return result;
+  };
+  using Notes = std::vector<std::string>;
+  EXPECT_EQ(notes(base("qwen3_next")),
+            (Notes{"linear_attention", "linear_attention", "linear_attention", "full"}));
+  json config = base("granitemoehybrid");
+  config["layer_types"] = {"mamba", "attention", "mamba", "mamba"};
+  EXPECT_EQ(notes(config), (Notes{"mamba", "full", "mamba", "mamba"}));
+  config = base("jamba");
+  config["attn_layer_period"] = 4;
+  config["attn_layer_offset"] = 2;
+  EXPECT_EQ(notes(config), (Notes{"mamba", "mamba", "full", "mamba"}));
+  config = base("lfm2");
+  config["full_attn_idxs"] = {1};
+  EXPECT_EQ(notes(config), (Notes{"conv", "full", "conv", "conv"}));
+  config = base("nemotron_h");
+  config["hybrid_override_pattern"] = "M*-M";
+  EXPECT_EQ(notes(config), (Notes{"mamba", "full", "mlp", "mamba"}));
+  EXPECT_EQ(notes(base("falcon_h1"))[3], "attention + mamba");
+  config = base("gemma3n_text");
+  config["sliding_window"] = 8;
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "sliding_attention"};
+  config["num_kv_shared_layers"] = 2;
+  const ModelConfig shared = parsed(config);
+  EXPECT_EQ(shared.layers[2].kind, LayerKind::shared);
+  EXPECT_EQ(shared.layers[2].donor, 1);
+  EXPECT_EQ(shared.layers[3].donor, 0);
+}
+
+TEST(HfConfig, PythonsInfinityIsRead) {
+  std::string text = base("falcon_h1").dump();
+  text.insert(1, "\"time_step_limit\": [0.0, Infinity, -Infinity, NaN], \"s\": \"NaN \\\" Infinity\",");
+  EXPECT_TRUE(parse_hf_config(text).ok());
+}
+
+TEST(HfConfigRefuses, WhatItCannotRead) {
+  EXPECT_INPUT_ERROR(parse_hf_config("{"), "not valid JSON near byte");
+  EXPECT_INPUT_ERROR(parse_hf_config("[]"), "expected an object");
+  EXPECT_INPUT_ERROR(parse_hf_config("{}"), "model_type");
+  json config = base("mamba");
+  config.erase("num_attention_heads");
+  EXPECT_INPUT_ERROR(parse_hf_config(config.dump()), "expected num_attention_heads, found none");
+  const auto with = [](const char* key, const json& value) {
+    json changed = base("llama");
+    changed[key] = value;
+    return parse_hf_config(changed.dump());
+  };
+  EXPECT_INPUT_ERROR(with("quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}), "\"gptq\"");
+  EXPECT_INPUT_ERROR(with("quantization_config", {{"quant_method", "fp8"}}), "\"fp8\"");
+  EXPECT_INPUT_ERROR(with("num_hidden_layers", 1 << 20), "num_hidden_layers: expected an integer from 1 to 4096");
+  EXPECT_INPUT_ERROR(with("num_hidden_layers", "4"), "found \"4\"");
+  EXPECT_INPUT_ERROR(with("hidden_size", -1), "hidden_size");
+  EXPECT_INPUT_ERROR(with("num_key_value_heads", 3), "multiple of num_key_value_heads 3");
+  EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "longrope"}}), "RoPE scaling \"longrope\"");
+  EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "llama3"}}), "without a factor");
+  EXPECT_INPUT_ERROR(with("hidden_act", "relu2"), "activation \"relu2\"");
+  EXPECT_INPUT_ERROR(with("mlp_bias", true), "mlp_bias");
+}
+
+}  // namespace
+}  // namespace ringkeep::checkpoint

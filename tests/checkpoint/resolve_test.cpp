@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/files.h"
+
+namespace ringkeep::checkpoint {
+namespace {
+
+class Resolve : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"}) {
+      const char* value = std::getenv(name);
+      saved_[name] = value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+      ::unsetenv(name);
+    }
+    ::setenv("HOME", folder.path().c_str(), 1);
+  }
+  void TearDown() override {
+    for (const auto& [name, value] : saved_)
+      if (value) ::setenv(name.c_str(), value->c_str(), 1);
+      else ::unsetenv(name.c_str());
+  }
+  testing::TempFolder folder;
+
+ private:
+  std::map<std::string, std::optional<std::string>> saved_;
+};
+
+TEST_F(Resolve, Demo) {
+  EXPECT_INPUT_ERROR(resolve("demo"), "scripts/get-demo-model");
+  const std::string file = folder.write(".cache/ringkeep/gemma-3-270m-q4_k_m.gguf", "x");
+  EXPECT_EQ(resolve("demo").value(), file);
+  ::setenv("XDG_CACHE_HOME", (folder / "other").c_str(), 1);
+  EXPECT_INPUT_ERROR(resolve("demo"), folder / "other");
+}
+
+TEST_F(Resolve, HuggingFaceCache) {
+  EXPECT_INPUT_ERROR(resolve("org/some-model.v1"), "hf download org/some-model.v1");
+  const auto check = [&](const std::string& cache) {
+    folder.write(cache + "/models--org--name/refs/main", "abc123\n");
+    EXPECT_INPUT_ERROR(resolve("org/name"), "hf download org/name");
+    folder.write(cache + "/models--org--name/snapshots/abc123/config.json", "{}");
+    EXPECT_EQ(resolve("org/name").value(), folder / (cache + "/models--org--name/snapshots/abc123"));
+  };
+  check(".cache/huggingface/hub");
+  ::setenv("HF_HOME", (folder / "home").c_str(), 1);
+  check("home/hub");
+  ::setenv("HF_HUB_CACHE", (folder / "hub").c_str(), 1);
+  check("hub");
+  folder.write("hub/models--org--gguf/refs/main", "r");
+  const std::string file = folder.write("hub/models--org--gguf/snapshots/r/m.gguf", "x");
+  EXPECT_EQ(resolve("org/gguf").value(), file);
+  folder.write("hub/models--org--name/refs/main", "../../..");
+  EXPECT_INPUT_ERROR(resolve("org/name"), "the name of a revision");
+}
+
+TEST_F(Resolve, Paths) {
+  EXPECT_INPUT_ERROR(resolve(""), "no model");
+  EXPECT_INPUT_ERROR(resolve(folder / "absent.gguf"), "no such file or folder");
+  EXPECT_INPUT_ERROR(resolve("absent.gguf"), "no such file or folder");
+  const std::string one = folder.write("m/one.gguf", "x");
+  EXPECT_EQ(resolve(one).value(), one);
+  EXPECT_EQ(resolve(folder / "m").value(), one);
+  folder.write("m/two.gguf", "x");
+  EXPECT_INPUT_ERROR(resolve(folder / "m"), "2 GGUF models");
+  EXPECT_INPUT_ERROR(open(one), "GGUF magic");
+}
+
+}  // namespace
+}  // namespace ringkeep::checkpoint
