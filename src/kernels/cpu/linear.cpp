@@ -85,6 +85,9 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
 }  // namespace
 
 void add_linear_kernels(Ops& ops) {
+  ops.linear.push_back({"amx",
+                        [](const LinearParams& p) { return p.rows >= kAmxRows && amx_available(); },
+                        [](const LinearParams& p, Exec& exec) { linear(p, exec, amx_run); }});
   ops.linear.push_back({"simd", [](const LinearParams&) { return vectors_available(); },
                         [](const LinearParams& p, Exec& exec) { linear(p, exec, packed_run); }});
 }
