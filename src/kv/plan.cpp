@@ -224,16 +224,14 @@ class Planner {
     const bool k_fits = fit_group(layer, "K", spec.k_dim, codecs, codecs.k, layer.geometry.k);
     const bool v_fits = fit_group(layer, "V", spec.v_dim, codecs, codecs.v, layer.geometry.v);
     if (!k_fits || !v_fits) return;
-    const std::string reason = ops_.kv_supported(layer.geometry);
-    if (!reason.empty()) return refuse(layer, "head size", reason);
-
-    if (codecs.quantized() && plan_.quantized_start > 0) {
-      KvGeometry f16 = layer.geometry;
-      f16.k = f16.v = KvCodec{};
-      if (const std::string why = ops_.kv_supported(f16); !why.empty())
-        return refuse(layer, "quantized-kv-start", why);
+    KvGeometry f16 = layer.geometry;
+    f16.k = f16.v = KvCodec{};
+    if (const std::string reason = ops_.kv_supported(f16); !reason.empty())
+      return refuse(layer, "head size", reason);
+    if (const std::string reason = ops_.kv_supported(layer.geometry); !reason.empty())
+      return refuse(layer, feature_name(Feature::quantize), reason);
+    if (codecs.quantized() && plan_.quantized_start > 0)
       layer.f16_group = join_group(layer, f16, true);
-    }
     layer.group = join_group(layer, layer.geometry, false);
   }
 
@@ -243,14 +241,13 @@ class Planner {
                  const KvCodec& asked, KvCodec& fitted) {
     fitted = asked;
     if (asked.group == 0 || dim % asked.group == 0) return true;
-    int fits = asked.group;
-    while (fits > 0 && dim % fits != 0) fits /= 2;
-    if (codecs.default_group && fits >= 8) {
+    const int fits = largest_group(dim, asked);
+    if (codecs.default_group && fits > 0) {
       fitted.group = fits;
       smaller_groups_.push_back({layer.index, half, dim, fits});
       return true;
     }
-    const std::string hint = fits >= 8 ? fmt::format("a group of {} would do", fits)
+    const std::string hint = fits > 0 ? fmt::format("a group of {} would do", fits)
                              : asked.scheme == KvScheme::hadamard
                                  ? std::string("leave the group out for one scale a row")
                                  : std::string("use the hadamard scheme");
@@ -258,6 +255,18 @@ class Planner {
            fmt::format("{} head size {} is not divisible by the group size {}; {}", half, dim,
                        asked.group, hint));
     return false;
+  }
+
+  // The largest power of two up to the asked group that divides the head and that the backend
+  // takes.
+  int largest_group(int dim, KvCodec codec) const {
+    int group = 128;
+    while (group > codec.group) group /= 2;
+    for (; group >= 8; group /= 2) {
+      codec.group = group;
+      if (dim % group == 0 && ops_.kv_supported({1, dim, dim, codec, codec}).empty()) return group;
+    }
+    return 0;
   }
 
   int join_group(const LayerPlan& layer, const KvGeometry& geometry, bool before_start) {

@@ -264,6 +264,20 @@ TEST(Plan, GroupsThatDoNotDivide) {
   ASSERT_THAT(chosen.warnings, SizeIs(3));
   EXPECT_THAT(chosen.warnings[2], AllOf(HasSubstr("groups of 32 for K"), HasSubstr("layers 1")));
 
+  // The hint is a group that the backend takes.
+  kernels::Ops coarse = fake_ops();
+  coarse.kv_supported = [](const KvGeometry& geometry) -> std::string {
+    return geometry.k.group % 32 != 0 ? "groups must be multiples of 32" : "";
+  };
+  config.layers = {full()};
+  config.layers[0].k_dim = config.layers[0].v_dim = 80;
+  const auto hint = make_plan(config, with_bits("affine4:64"), coarse);
+  EXPECT_THAT(hint->refusals[0].reason, HasSubstr("use the hadamard scheme"));
+  const auto own = make_plan(config, with_bits("4:8"), coarse);
+  ASSERT_THAT(own->refusals, SizeIs(1));
+  EXPECT_EQ(own->refusals[0].feature, "quantize");
+
+  config = model({full(), sliding(64)});
   config.layers[1].k_dim = 100;  // a head size that the backend does not know
   const KvPlan backend = plan_of(config, with_bits("8"));
   ASSERT_THAT(backend.refusals, SizeIs(1));

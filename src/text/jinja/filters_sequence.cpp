@@ -328,7 +328,7 @@ Value filter_map(Runtime& runtime, const Value& value, const Arguments& argument
   std::vector<Value> items;
   if (!truth(runtime, value)) return runtime.iterator({});
   if (arguments.positional.empty() && !arguments.named.empty()) {
-    const auto a = bind({{}, arguments.named}, "map", {"attribute", "default"}, 1);
+    const auto a = bind(arguments, "map", {"attribute", "default"}, 1);
     const std::vector<Value> path = attribute_path(runtime, *a[0]);
     for (Value& item : iterate(runtime, value)) items.push_back(follow(runtime, std::move(item), path, a[1]));
     return runtime.iterator(std::move(items));

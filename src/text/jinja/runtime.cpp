@@ -71,8 +71,9 @@ std::vector<const Value*> bind(const Arguments& arguments, std::string_view func
   }
   std::vector<const Value*> bound(names.size(), nullptr);
   for (size_t i = 0; i < arguments.positional.size(); ++i) bound[i] = &arguments.positional[i];
-  for (const auto& [name, value] : arguments.named) {
-    const auto it = std::find_if(names.begin(), names.end(), [&](const char* n) { return name == n; });
+  for (const auto& argument : arguments.named) {
+    const std::string& name = argument.first;
+    const auto it = std::find(names.begin(), names.end(), name);
     if (it == names.end()) {
       throw TemplateError{
           fmt::format("{}() got an unexpected keyword argument '{}'", function, name)};
@@ -82,7 +83,7 @@ std::vector<const Value*> bind(const Arguments& arguments, std::string_view func
       throw TemplateError{
           fmt::format("{}() got multiple values for argument '{}'", function, name)};
     }
-    place = &value;
+    place = &argument.second;
   }
   for (size_t i = 0; i < required; ++i) {
     if (bound[i] == nullptr) {

@@ -54,6 +54,8 @@ class Runtime {
 // arguments, unknown names, and when one of the first `required` is missing.
 std::vector<const Value*> bind(const Arguments& arguments, std::string_view function,
                                std::initializer_list<const char*> names, size_t required = 0);
+std::vector<const Value*> bind(Arguments&&, std::string_view, std::initializer_list<const char*>,
+                               size_t = 0) = delete;  // the result points into the arguments
 
 // All items of an iterable value; an iterator is used up by it.
 std::vector<Value> iterate(Runtime& runtime, const Value& value);
