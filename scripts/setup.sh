@@ -10,8 +10,8 @@ packages=(
 )
 case "${1:-build}" in
   build) ;;
-  test) packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang clang-format libclang-rt-dev) ;;
-  full) packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang clang-format libclang-rt-dev clang-tidy) ;;
+  test) packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang-format) ;;
+  full) packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang-format clang libclang-rt-dev clang-tidy) ;;
   *) echo "usage: setup.sh [build|test|full]" >&2; exit 2 ;;
 esac
 

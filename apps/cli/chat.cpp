@@ -5,15 +5,14 @@
 
 #include "base/mapped_file.h"
 #include "cli/generate.h"
+#include "prompt/prompt.h"
 
 namespace ringkeep::cli {
 namespace {
 
 constexpr size_t kTemplateLimit = size_t{1} << 22;
 
-std::string piece_or_empty(const text::Tokenizer& tokenizer, int32_t id) {
-  return id >= 0 ? tokenizer.piece(id) : "";
-}
+}  // namespace
 
 Json first_messages(const std::string& system) {
   Json messages = Json::array();
@@ -21,32 +20,22 @@ Json first_messages(const std::string& system) {
   return messages;
 }
 
-}  // namespace
-
-Result<std::optional<ChatFormat>> ChatFormat::load(const TokenizerData& data,
-                                                   const std::string& file) {
+Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData& data,
+                                                             const std::string& file) {
   const std::string source =
       file.empty() ? data.chat_template : RK_TRY(read_text_file(file, kTemplateLimit));
-  if (source.empty() && file.empty()) return std::optional<ChatFormat>();
-  return std::optional<ChatFormat>(ChatFormat(RK_TRY(text::ChatTemplate::parse(source))));
+  if (source.empty() && file.empty()) return std::optional<text::ChatTemplate>();
+  auto parsed = text::ChatTemplate::parse(source);
+  if (!parsed.ok())
+    return input_error("{}: {}", file.empty() ? "the model's chat template" : file,
+                       parsed.error().message);
+  return std::optional<text::ChatTemplate>(std::move(*parsed));
 }
 
-Result<std::vector<int32_t>> ChatFormat::encode(const text::Tokenizer& tokenizer,
-                                                const Json& messages) const {
-  const Json context = {
-      {"messages", messages},
-      {"add_generation_prompt", true},
-      {"bos_token", piece_or_empty(tokenizer, tokenizer.data().bos)},
-      {"eos_token", piece_or_empty(tokenizer, tokenizer.data().eos)},
-  };
-  const std::string text = RK_TRY(template_.render(context));
-  return tokenizer.encode(text, {.add_special = false, .parse_special = true});
-}
-
-Result<int> chat(engine::Engine& engine, const ChatFormat* format, const std::string& system,
-                 engine::Request base) {
+Result<int> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
+                 const std::string& system, engine::Request base) {
   fmt::print(stderr, "{} /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops a reply.\n",
-             format != nullptr
+             chat_template != nullptr
                  ? "Chat."
                  : "The model has no chat template: each line is continued as plain text.");
   Json messages = first_messages(system);
@@ -59,13 +48,12 @@ Result<int> chat(engine::Engine& engine, const ChatFormat* format, const std::st
       messages = first_messages(system);
       continue;
     }
+    if (chat_template != nullptr) messages.push_back(Json{{"role", "user"}, {"content", line}});
+    auto prompt = chat_template != nullptr
+                      ? prompt::build_chat_prompt(*engine.tokenizer(), *chat_template, messages)
+                      : prompt::build_completion_prompt(*engine.tokenizer(), line);
     engine::Request request = base;
-    if (format != nullptr) {
-      messages.push_back(Json{{"role", "user"}, {"content", line}});
-      request.tokens = RK_TRY(format->encode(*engine.tokenizer(), messages));
-    } else {
-      request.tokens = engine.tokenizer()->encode(line);
-    }
+    request.tokens = std::move(RK_TRY(std::move(prompt)).tokens);
     Result<Generation> reply = generate(engine, std::move(request), [](const std::string& text) {
       fmt::print("{}", text);
       std::fflush(stdout);
@@ -73,13 +61,13 @@ Result<int> chat(engine::Engine& engine, const ChatFormat* format, const std::st
     if (!reply.ok()) {
       // A conversation that has outgrown the context can still be cleared.
       fmt::print(stderr, "ringkeep: error: {}\n", reply.error().message);
-      if (format != nullptr) messages.erase(messages.size() - 1);
+      if (chat_template != nullptr) messages.erase(messages.size() - 1);
       continue;
     }
     fmt::print("\n");
     std::fflush(stdout);
     fmt::print(stderr, "{}\n", generation_summary(engine, *reply));
-    if (format != nullptr)
+    if (chat_template != nullptr)
       messages.push_back(Json{{"role", "assistant"}, {"content", reply->text}});
   }
   fmt::print("\n");

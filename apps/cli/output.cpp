@@ -10,7 +10,7 @@
 namespace ringkeep::cli {
 
 void print_json(const Json& value) {
-  fmt::print("{}\n", value.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string human_bytes(double bytes) {

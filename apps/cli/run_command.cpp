@@ -8,6 +8,7 @@
 #include "cli/generate.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "prompt/prompt.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -51,7 +52,7 @@ Result<int> complete(engine::Engine& engine, engine::Request request, bool json)
         std::fflush(stdout);
       }));
   if (json) {
-    print_json(generation_json(generation));
+    print_json(generation_json(engine, generation));
   } else {
     fmt::print("\n");
     std::fflush(stdout);
@@ -65,7 +66,7 @@ Result<int> run_command(const Options& options) {
   const bool talk = interactive(options);
   if (talk && options.model.json)
     return make_error(ErrorKind::usage, "--json needs a prompt: give -p, --prompt-file or stdin");
-  const std::string prompt = talk ? "" : RK_TRY(prompt_text(options));
+  const std::string text = talk ? "" : RK_TRY(prompt_text(options));
 
   engine::Request request;
   request.sampling = RK_TRY(sampling_params(options.sampling));
@@ -79,29 +80,29 @@ Result<int> run_command(const Options& options) {
   if (checkpoint.tokenizer.kind == TokenizerData::Kind::none)
     return input_error("{}: the checkpoint has no tokenizer ({})", checkpoint.path,
                        checkpoint.tokenizer.note);
-  std::optional<ChatFormat> format;
-  if (!options.raw) format = RK_TRY(ChatFormat::load(checkpoint.tokenizer, options.chat_template));
-  if (!format && options.chat)
+  std::optional<text::ChatTemplate> chat_template;
+  if (!options.raw)
+    chat_template = RK_TRY(load_chat_template(checkpoint.tokenizer, options.chat_template));
+  if (!chat_template && options.chat)
     return input_error("{}: the model has no chat template: give one with --chat-template",
                        checkpoint.path);
-  if (!format && !options.system.empty())
+  if (!chat_template && !options.system.empty())
     return make_error(ErrorKind::usage, "--system needs a chat template, and {}",
                       options.raw ? "--raw leaves it out" : "the model has none");
 
   const Session session = RK_TRY(start(std::move(checkpoint), options.cache, options.runtime));
   engine::Engine& engine = *session.engine;
   if (talk) {
-    if (format && !options.has_max_tokens) request.max_tokens = -1;
-    return chat(engine, format ? &*format : nullptr, options.system, std::move(request));
+    if (chat_template && !options.has_max_tokens) request.max_tokens = -1;
+    return chat(engine, chat_template ? &*chat_template : nullptr, options.system, std::move(request));
   }
-  if (format) {
-    Json messages = Json::array();
-    if (!options.system.empty())
-      messages.push_back(Json{{"role", "system"}, {"content", options.system}});
-    messages.push_back(Json{{"role", "user"}, {"content", prompt}});
-    request.tokens = RK_TRY(format->encode(*engine.tokenizer(), messages));
+  const text::Tokenizer& tokenizer = *engine.tokenizer();
+  if (chat_template) {
+    Json messages = first_messages(options.system);
+    messages.push_back(Json{{"role", "user"}, {"content", text}});
+    request.tokens = RK_TRY(prompt::build_chat_prompt(tokenizer, *chat_template, messages)).tokens;
   } else {
-    request.tokens = engine.tokenizer()->encode(prompt);
+    request.tokens = RK_TRY(prompt::build_completion_prompt(tokenizer, text)).tokens;
   }
   return complete(engine, std::move(request), options.model.json);
 }
