@@ -103,6 +103,7 @@ Result<int> plan_command(const Options& options) {
   const checkpoint::Checkpoint checkpoint = RK_TRY(open_for_plan(options.model.model));
   const kernels::Ops ops = kernels::cpu_backend();
   const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
+  if (plan.runnable()) RK_TRY(models::check_family(checkpoint.config));
   const Totals totals{
       .weights = weight_bytes(checkpoint,
                               {options.weights.weight_bits, options.weights.weight_group}, ops),
