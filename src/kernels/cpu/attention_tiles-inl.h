@@ -40,7 +40,9 @@ HWY_INLINE int32_t LoadI32(const void* p) {
 // sum + the products of four bytes a lane, without saturation
 HWY_INLINE hn::Vec<I32> Dot4(hn::Vec<I32> sum, hn::Vec<U8> u, hn::Vec<U8> s) {
 #if RK_HAS_VNNI
-  return hn::Vec<I32>{_mm512_dpbusd_epi32(sum.raw, u.raw, s.raw)};
+  // Not the intrinsic: g++ 12 copies its accumulators twice in every round of ValueDots.
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(u.raw), "v"(s.raw));
+  return sum;
 #elif HWY_ARCH_X86
   const I32 d;
   const hn::Repartition<int16_t, F32> d16;
@@ -242,14 +244,17 @@ HWY_NOINLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, int tokens
   hn::Vec<I32> sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::Zero(d);
-  for (int quad = 0; quad * 4 < tokens; ++quad) {
+  const int end = (tokens + 3) / 4 * 64;
+  int at = 0;
+  do {
     hn::Vec<U8> values[kVectors];
-    for (int i = 0; i < kVectors; ++i) values[i] = hn::LoadU(d8, base[i] + quad * 64);
+    for (int i = 0; i < kVectors; ++i) values[i] = hn::LoadU(d8, base[i] + at);
     for (int r = 0; r < kRows; ++r) {
-      const auto weight = hn::BitCast(d8, hn::Set(d, LoadI32(p + r * p_stride + quad * 4)));
+      const auto weight = hn::BitCast(d8, hn::Set(d, LoadI32(p + r * p_stride + at / 16)));
       for (int i = 0; i < kVectors; ++i) sum[r][i] = Dot4(sum[r][i], weight, values[i]);
     }
-  }
+    at += 64;
+  } while (at < end);
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) {
       float* o = out + r * out_stride + first + i * kLanes;
