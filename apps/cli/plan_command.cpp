@@ -58,7 +58,8 @@ Json layer_json(const kv::LayerPlan& layer) {
       {"cache", kv::cache_class_name(layer.cache)},
       {"k", stored ? Json(kv::codec_name(layer.geometry.k)) : Json(nullptr)},
       {"v", stored ? Json(kv::codec_name(layer.geometry.v)) : Json(nullptr)},
-      {"bytes_per_token", optional_json(own && stored, static_cast<int64_t>(layer.bytes_per_token))},
+      {"bytes_per_token",
+       optional_json(own && stored, static_cast<int64_t>(layer.bytes_per_token))},
       {"max_tokens", optional_json(own && stored, layer.max_tokens)},
       {"max_bytes", optional_json(own && stored, static_cast<int64_t>(layer.max_bytes))},
   };
@@ -122,15 +123,17 @@ Result<int> plan_command(const Options& options) {
 }  // namespace
 
 Command add_plan(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("plan", "show the cache layer by layer, or what is refused; no weights needed");
+  CLI::App* command = app.add_subcommand(
+      "plan", "show the cache layer by layer, or what is refused; no weights needed");
   auto options = std::make_shared<Options>();
   add_model_options(*command, options->model);
   add_json_option(*command, options->model);
   add_cache_options(*command, options->cache);
   add_context_option(*command, options->cache);
   command->add_option("--parallel", options->cache.parallel, "sequences at the same time")
-      ->type_name("N")->capture_default_str()->group("Cache");
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Cache");
   add_weight_options(*command, options->weights);
   return {command, [options] { return plan_command(*options); }};
 }
