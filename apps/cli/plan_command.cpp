@@ -35,7 +35,7 @@ std::optional<size_t> weight_bytes(const checkpoint::Checkpoint& checkpoint,
 
 // Activations of the largest step, for a model that can run.
 std::optional<size_t> scratch_bytes(const ModelConfig& config, const kv::KvPlan& plan) {
-  if (!plan.runnable() || !models::check_family(config).ok()) return std::nullopt;
+  if (!plan.runnable()) return std::nullopt;
   return models::activation_bytes(config, std::max<int64_t>(plan.chunk, plan.parallel));
 }
 
@@ -104,6 +104,8 @@ Result<int> plan_command(const Options& options) {
   const checkpoint::Checkpoint checkpoint = RK_TRY(open_for_plan(options.model.model));
   const kernels::Ops ops = kernels::cpu_backend();
   const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
+  // Layers that no build can run are told first: their refusals say more than the family's name.
+  if (plan.runnable()) RK_TRY(models::check_family(checkpoint.config));
   const Totals totals{
       .weights = weight_bytes(checkpoint,
                               {options.weights.weight_bits, options.weights.weight_group}, ops),
