@@ -19,7 +19,7 @@ struct Candidate {
 
 // The order of preference: larger logits first, then smaller ids.
 bool better(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+  return (a.logit > b.logit) | ((a.logit == b.logit) & (a.token < b.token));
 }
 
 struct Scan {
@@ -53,12 +53,14 @@ Scan scan(std::span<const float> logits) {
   return result;
 }
 
-// exp(x) for x <= 0 as a multiple of 2^-30. Integers add up to the same sum in any order, and
-// plain arithmetic gives the same weights on every platform, which a library's exp does not.
+constexpr float kLeastLog = -21.0f;  // below 2^-30: the weight is 0
+
+// exp(x) for kLeastLog <= x <= 0 as a multiple of 2^-30. Integers add up to the same sum in any
+// order, and plain arithmetic gives the same weights on every platform, which a library's exp does
+// not.
 uint32_t weight(float x) {
   constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr int kFractionBits = 30;
-  x = x > -21.0f ? x : -21.0f;  // below 2^-30, cut off at the end
   const auto exponent = static_cast<int32_t>(x * kLog2e - 0.5f);
   const auto n = static_cast<float>(exponent);
   const float r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2) / 2
@@ -73,12 +75,16 @@ uint32_t weight(float x) {
   return static_cast<uint32_t>(static_cast<int32_t>(series * scale));
 }
 
-// Of every candidate at this temperature. A loop of its own: the compiler vectorises it.
-std::vector<uint32_t> weights(const std::vector<Candidate>& candidates, float max, float temperature) {
-  std::vector<uint32_t> result(candidates.size());
+// Of every candidate at this temperature. Two loops, each of which the compiler vectorises.
+std::vector<uint32_t> weights(const std::vector<Candidate>& candidates, float max,
+                              float temperature) {
+  std::vector<float> logs(candidates.size());
   for (size_t i = 0; i < candidates.size(); ++i) {
-    result[i] = weight((candidates[i].logit - max) / temperature);
+    const float x = (candidates[i].logit - max) / temperature;
+    logs[i] = x > kLeastLog ? x : kLeastLog;
   }
+  std::vector<uint32_t> result(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) result[i] = weight(logs[i]);
   return result;
 }
 
@@ -99,7 +105,8 @@ void apply_penalties(const SamplingParams& params, std::span<float> logits,
         if (!in_vocabulary(token, logits) || seen[static_cast<size_t>(token)]) continue;
         seen[static_cast<size_t>(token)] = true;
         float& logit = logits[static_cast<size_t>(token)];
-        logit = logit > 0.0f ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+        logit =
+            logit > 0.0f ? logit / params.repetition_penalty : logit * params.repetition_penalty;
       }
     }
   }
@@ -155,15 +162,18 @@ std::vector<Candidate> top_k(std::span<const float> logits, int k) {
 void top_p(std::vector<Candidate>& candidates, float max, float p) {
   constexpr size_t kBins = 8192;
   constexpr float kBinsPerUnit = 256.0f;
-  const auto bin_of = [&](const Candidate& c) {
-    const float x = (max - c.logit) * kBinsPerUnit;
+  const auto bin_of = [&](float logit) {
+    const float x = (max - logit) * kBinsPerUnit;
     return x < static_cast<float>(kBins) ? static_cast<size_t>(x) : kBins - 1;
   };
   const std::vector<uint32_t> weight_of = weights(candidates, max, 1.0f);
+  std::vector<uint16_t> bins(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i)
+    bins[i] = static_cast<uint16_t>(bin_of(candidates[i].logit));
   std::vector<uint64_t> sums(kBins);
   uint64_t total = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    sums[bin_of(candidates[i])] += weight_of[i];
+    sums[bins[i]] += weight_of[i];
     total += weight_of[i];
   }
   const auto target = static_cast<uint64_t>(std::ceil(static_cast<double>(total) * p));
@@ -173,13 +183,21 @@ void top_p(std::vector<Candidate>& candidates, float max, float p) {
 
   std::vector<std::pair<Candidate, uint32_t>> order;  // of the bin
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (bin_of(candidates[i]) == bin) order.emplace_back(candidates[i], weight_of[i]);
+    if (bins[i] == bin) order.emplace_back(candidates[i], weight_of[i]);
   }
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return better(a.first, b.first); });
+  const auto preferred = [](const auto& a, const auto& b) { return better(a.first, b.first); };
+  if (!std::is_sorted(order.begin(), order.end(), preferred)) {  // equal logits are, by their ids
+    std::sort(order.begin(), order.end(), preferred);
+  }
   size_t last = 0;
   while (last + 1 < order.size() && (before += order[last].second) < target) ++last;
   const Candidate worst = order[last].first;
-  std::erase_if(candidates, [&](const Candidate& c) { return better(worst, c); });
+  size_t kept = 0;  // without a branch: they are in the order of their ids
+  for (const Candidate c : candidates) {
+    candidates[kept] = c;
+    kept += better(worst, c) ? 0 : 1;
+  }
+  candidates.resize(kept);
 }
 
 // The probability of every candidate is at least p times the largest one.
@@ -188,7 +206,8 @@ void min_p(std::vector<Candidate>& candidates, float max, float p) {
   std::erase_if(candidates, [&](const Candidate& c) { return c.logit < least; });
 }
 
-int32_t draw(const std::vector<Candidate>& candidates, float max, float temperature, uint64_t random) {
+int32_t draw(const std::vector<Candidate>& candidates, float max, float temperature,
+             uint64_t random) {
   const std::vector<uint32_t> weight_of = weights(candidates, max, temperature);
   std::vector<uint64_t> sums(candidates.size());
   uint64_t total = 0;
@@ -226,7 +245,8 @@ Error out_of_range(const char* name, const char* range, double value) {
 
 Status validate(const SamplingParams& p, int64_t vocab_size) {
   // Written so that NaN fails every comparison.
-  if (!(p.temperature >= 0.0f && p.temperature <= 100.0f)) return out_of_range("temperature", "0 to 100", p.temperature);
+  if (!(p.temperature >= 0.0f && p.temperature <= 100.0f))
+    return out_of_range("temperature", "0 to 100", p.temperature);
   if (!(p.top_p >= 0.0f && p.top_p <= 1.0f)) return out_of_range("top_p", "0 to 1", p.top_p);
   if (!(p.min_p >= 0.0f && p.min_p <= 1.0f)) return out_of_range("min_p", "0 to 1", p.min_p);
   if (!(p.repetition_penalty > 0.0f && p.repetition_penalty <= 100.0f)) {
@@ -240,10 +260,12 @@ Status validate(const SamplingParams& p, int64_t vocab_size) {
   }
   for (const auto& [token, bias] : p.logit_bias) {
     if (token < 0 || token >= vocab_size) {
-      return make_error(ErrorKind::usage, "logit_bias: expected token ids 0 to {}, got {}", vocab_size - 1, token);
+      return make_error(ErrorKind::usage, "logit_bias: expected token ids 0 to {}, got {}",
+                        vocab_size - 1, token);
     }
     if (!(bias >= -100.0f && bias <= 100.0f)) {
-      return make_error(ErrorKind::usage, "logit_bias: expected -100 to 100 for token {}, got {}", token, bias);
+      return make_error(ErrorKind::usage, "logit_bias: expected -100 to 100 for token {}, got {}",
+                        token, bias);
     }
   }
   return {};
@@ -256,8 +278,10 @@ Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t
   RK_CHECK(!logits.empty());
   Scan state = scan(logits);
   if (!state.finite) {
-    const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
-    return make_error(ErrorKind::runtime, "the logit of token {} is {} at step {}; expected a finite number",
+    const auto bad =
+        std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+    return make_error(ErrorKind::runtime,
+                      "the logit of token {} is {} at step {}; expected a finite number",
                       bad - logits.begin(), *bad, output.size());
   }
   RawSoftmax raw;
@@ -275,11 +299,13 @@ Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t
     apply_penalties(params_, logits, prompt, output);
     state = scan(logits);
     if (!state.finite) {
-      return make_error(ErrorKind::runtime, "a logit is too large for the penalties at step {}", output.size());
+      return make_error(ErrorKind::runtime, "a logit is too large for the penalties at step {}",
+                        output.size());
     }
   }
   if (params_.temperature < kGreedyTemperature) {
-    result.token = static_cast<int32_t>(std::find(logits.begin(), logits.end(), state.max) - logits.begin());
+    result.token =
+        static_cast<int32_t>(std::find(logits.begin(), logits.end(), state.max) - logits.begin());
   } else {
     std::vector<Candidate> candidates = top_k(logits, params_.top_k);
     if (params_.top_p < 1.0f) top_p(candidates, state.max, params_.top_p);

@@ -10,11 +10,14 @@ Error usage(std::string message) { return Error{ErrorKind::usage, std::move(mess
 Status check_part(const Json& part, size_t message, size_t index) {
   const std::string where = fmt::format("messages[{}].content[{}]", message, index);
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) {
-    return usage(fmt::format("{}: expected an object with a type, found {}", where, part.type_name()));
+    return usage(
+        fmt::format("{}: expected an object with a type, found {}", where, part.type_name()));
   }
   const std::string& type = part["type"].get_ref<const std::string&>();
-  if (type.starts_with("image")) return usage(fmt::format("{}: this model takes text only, found an image", where));
-  if (type != "text") return usage(fmt::format("{}: expected type \"text\", found \"{}\"", where, type));
+  if (type.starts_with("image"))
+    return usage(fmt::format("{}: this model takes text only, found an image", where));
+  if (type != "text")
+    return usage(fmt::format("{}: expected type \"text\", found \"{}\"", where, type));
   if (!part.contains("text") || !part["text"].is_string()) {
     return usage(fmt::format("{}.text: expected a string", where));
   }
@@ -22,17 +25,20 @@ Status check_part(const Json& part, size_t message, size_t index) {
 }
 
 Status check_messages(const Json& messages) {
-  if (!messages.is_array() || messages.empty()) return usage("messages: expected an array with a message");
+  if (!messages.is_array() || messages.empty())
+    return usage("messages: expected an array with a message");
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
-      return usage(fmt::format("messages[{}]: expected an object with a role, found {}", i, message.type_name()));
+      return usage(fmt::format("messages[{}]: expected an object with a role, found {}", i,
+                               message.type_name()));
     }
     if (!message.contains("content")) continue;
     const Json& content = message["content"];
     if (!content.is_string() && !content.is_null() && !content.is_array()) {
-      return usage(fmt::format("messages[{}].content: expected a string or an array of parts, found {}", i,
-                               content.type_name()));
+      return usage(
+          fmt::format("messages[{}].content: expected a string or an array of parts, found {}", i,
+                      content.type_name()));
     }
     if (!content.is_array()) continue;
     for (size_t k = 0; k < content.size(); ++k) {
@@ -56,8 +62,9 @@ Result<Prompt> encode(const text::Tokenizer& tokenizer, std::string text, bool a
 
 }  // namespace
 
-Result<Prompt> build_chat_prompt(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat_template,
-                                 const Json& messages, const ChatOptions& options) {
+Result<Prompt> build_chat_prompt(const text::Tokenizer& tokenizer,
+                                 const text::ChatTemplate& chat_template, const Json& messages,
+                                 const ChatOptions& options) {
   if (const Status status = check_messages(messages); !status) return status.error();
   const TokenizerData& data = tokenizer.data();
   Json context = {{"messages", messages},

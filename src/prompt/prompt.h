@@ -18,9 +18,10 @@ struct Prompt {
 };
 
 struct ChatOptions {
-  nlohmann::ordered_json tools;      // an array of JSON schemas, or null
+  nlohmann::ordered_json tools;  // an array of JSON schemas, or null
   bool add_generation_prompt = true;
-  nlohmann::ordered_json variables;  // further ones for the template (enable_thinking, ...), or null
+  nlohmann::ordered_json
+      variables;  // further ones for the template (enable_thinking, ...), or null
 };
 
 // `messages`: an array of objects with role, content (a string, null, or parts {type, text}) and
@@ -29,8 +30,10 @@ struct ChatOptions {
 // token becomes that token, as it does in every engine that renders before it encodes.
 // Errors (usage): no messages, a message of another shape, an image for this text-only path (both
 // name the message and the part), an error of the template, an empty prompt.
-Result<Prompt> build_chat_prompt(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat_template,
-                                 const nlohmann::ordered_json& messages, const ChatOptions& options = {});
+Result<Prompt> build_chat_prompt(const text::Tokenizer& tokenizer,
+                                 const text::ChatTemplate& chat_template,
+                                 const nlohmann::ordered_json& messages,
+                                 const ChatOptions& options = {});
 
 // Plain text. BOS is added where the model wants one, never a second one. Errors (usage): empty.
 Result<Prompt> build_completion_prompt(const text::Tokenizer& tokenizer, const std::string& text);

@@ -17,18 +17,23 @@ using Json = nlohmann::ordered_json;
 jinja::Value from_json(jinja::Runtime& runtime, const Json& json, int depth) {
   using jinja::Value;
   if (depth > jinja::kMaxDataDepth) {
-    throw jinja::TemplateError{fmt::format("data nested deeper than {} levels", jinja::kMaxDataDepth)};
+    throw jinja::TemplateError{
+        fmt::format("data nested deeper than {} levels", jinja::kMaxDataDepth)};
   }
   switch (json.type()) {
-    case Json::value_t::boolean: return Value(json.get<bool>());
-    case Json::value_t::number_integer: return Value(json.get<int64_t>());
+    case Json::value_t::boolean:
+      return Value(json.get<bool>());
+    case Json::value_t::number_integer:
+      return Value(json.get<int64_t>());
     case Json::value_t::number_unsigned: {
       const auto number = json.get<uint64_t>();
       if (number > static_cast<uint64_t>(INT64_MAX)) return Value(static_cast<double>(number));
       return Value(static_cast<int64_t>(number));
     }
-    case Json::value_t::number_float: return Value(json.get<double>());
-    case Json::value_t::string: return Value::string(json.get_ref<const std::string&>());
+    case Json::value_t::number_float:
+      return Value(json.get<double>());
+    case Json::value_t::string:
+      return Value::string(json.get_ref<const std::string&>());
     case Json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -42,7 +47,8 @@ jinja::Value from_json(jinja::Runtime& runtime, const Json& json, int depth) {
       }
       return Value::dict(std::move(dict));
     }
-    default: return Value();
+    default:
+      return Value();
   }
 }
 
@@ -63,7 +69,8 @@ Result<ChatTemplate> ChatTemplate::parse(const std::string& source) {
   State& state = *result.state_;
   constexpr size_t kMostBytes = size_t{4} << 20;
   if (source.size() > kMostBytes) {
-    return input_error("chat template: {} bytes; at most {} are allowed", source.size(), kMostBytes);
+    return input_error("chat template: {} bytes; at most {} are allowed", source.size(),
+                       kMostBytes);
   }
   state.source = jinja::normalize_source(source);
   try {
@@ -73,8 +80,8 @@ Result<ChatTemplate> ChatTemplate::parse(const std::string& source) {
     }
     state.body = jinja::parse_template(state.source);
   } catch (const jinja::SyntaxError& error) {
-    return input_error("chat template, {}: {}", jinja::describe_position(state.source, error.offset),
-                       error.message);
+    return input_error("chat template, {}: {}",
+                       jinja::describe_position(state.source, error.offset), error.message);
   }
   return result;
 }
@@ -92,9 +99,10 @@ Result<std::string> ChatTemplate::render(const nlohmann::ordered_json& context) 
     return evaluator.render(state_->body);
   } catch (const jinja::TemplateError& error) {
     if (error.verbatim) return Error{ErrorKind::usage, error.message};
-    return make_error(ErrorKind::usage, "chat template{}: {}",
-                      error.offset ? ", " + jinja::describe_position(state_->source, *error.offset) : "",
-                      error.message);
+    return make_error(
+        ErrorKind::usage, "chat template{}: {}",
+        error.offset ? ", " + jinja::describe_position(state_->source, *error.offset) : "",
+        error.message);
   }
 }
 

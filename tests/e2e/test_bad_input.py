@@ -181,7 +181,7 @@ def test_tensor_of_another_shape(tmp_path):
 
 def test_folders_without_a_model(tmp_path):
     (tmp_path / "empty").mkdir()
-    fails(4, "inspect", tmp_path / "empty", mentions=["config.json"])
+    fails(4, "inspect", tmp_path / "empty", mentions=[tmp_path / "empty"])
     fails(4, "inspect", tmp_path / "nowhere", mentions=["nowhere"])
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "config.json").write_text("{ not json")

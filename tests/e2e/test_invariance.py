@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from make_tiny_model import test_tokens as fixed_tokens
-from ringkeep_cli import logits
+from ringkeep_cli import logits, worst_error
 from tiny_specs import SPECS
 
 CODECS = ["f16", "8", "4", "K4V3", "affine4:64"]
@@ -41,7 +41,7 @@ def test_chunks_with_other_head_sizes(name, tiny, tmp_path):
 @pytest.mark.parametrize("start", [1, 31, 32, 33, 150])
 def test_chunks_with_a_quantized_start(start, tiny, tmp_path):
     """Rows before --quantized-kv-start read f16, later ones codes, wherever a chunk ends; the rows
-    before it equal those of an f16 cache."""
+    before it equal those of an f16 cache but for rounding (K is balanced before it is rounded)."""
     tokens = fixed_tokens(SPECS["gemma3"], 200)
     run = lambda *flags: logits(tiny.hf("gemma3"), tokens, tmp_path, *flags)
     flags = ("--kv-bits", "4", "--quantized-kv-start", start)
@@ -49,8 +49,8 @@ def test_chunks_with_a_quantized_start(start, tiny, tmp_path):
     for chunk in (1, 7, 64):
         assert_same(run(*flags, "--chunk", chunk), whole)
     f16 = run("--kv-bits", "f16")
-    assert_same(whole[:start], f16[:start])
-    assert (whole[start:] != f16[start:]).any()
+    assert worst_error(whole[:start], f16[:start]) < 2e-3
+    assert worst_error(whole[start:], f16[start:]) > 2e-3
 
 
 @pytest.mark.parametrize("codec", ["8", "4"])

@@ -1,6 +1,7 @@
 """`plan`: exact bytes without weights, or every refusal."""
 
 import json
+import re
 
 import pytest
 
@@ -123,9 +124,14 @@ def test_group_sizes_work_or_are_refused_at_once(head_dim, group, bits, tmp_path
 
 
 def test_the_table_shows_every_layer(demo):
-    """Text output: one row a layer, with its kind."""
-    lines = ok("plan", demo, "--kv-bits", "8").decode().splitlines()
-    assert sum("sliding" in line for line in lines) >= 15
+    """Text output: rows of one layer or of a run of equal ones, that together name every layer."""
+    shown = []
+    for line in ok("plan", demo, "--kv-bits", "8").decode().splitlines():
+        match = re.match(r"(\d+)(?:-(\d+))? +(\w+) ", line)
+        if match:
+            first, last = int(match[1]), int(match[2] or match[1])
+            shown += [(i, match[3]) for i in range(first, last + 1)]
+    assert shown == [(i, "full" if i % 6 == 5 else "sliding") for i in range(18)]
     assert ok_json("plan", demo)["totals"]["weights_bytes"] > 100_000_000
 
 

@@ -92,8 +92,8 @@ def test_characters_in_pieces_come_out_whole(demo):
 
 def test_a_repetition_penalty_sees_the_whole_history(demo, greedy):
     """Prompt and output count, however far back."""
-    plain = generate(demo, "--temp", 0, "-n", 80, "--ignore-eos")
-    penal = generate(demo, "--temp", 0, "-n", 80, "--ignore-eos", "--repetition-penalty", "1.8")
+    plain = generate(demo, "--temp", 0, "-n", 60, "--ignore-eos")
+    penal = generate(demo, "--temp", 0, "-n", 60, "--ignore-eos", "--repetition-penalty", "1.8")
     repeats = lambda r: len(r["tokens"]) - len(set(r["tokens"]))
     assert repeats(penal) < repeats(plain) / 2
 
@@ -104,7 +104,7 @@ def test_one_bos(text, demo):
     """Exactly one BOS, whether or not the user typed one; pieces join to the text again."""
     result = ok_json("tokenize", demo, "--text", text)
     assert result["tokens"][0] == 2 and 2 not in result["tokens"][1:]
-    assert "".join(result["pieces"][1:]) == text.removeprefix("<bos>")
+    assert "".join(result["pieces"][1:]).replace("\u2581", " ") == text.removeprefix("<bos>")
 
 
 def test_invalid_utf8_is_defined(demo):

@@ -23,8 +23,8 @@ SamplingParams plain(float temperature = 1.0f) {
 using History = std::vector<int32_t>;
 
 // How often each token is drawn.
-std::map<int32_t, int> draws(const SamplingParams& params, const std::vector<float>& logits, int count,
-                             const History& prompt = {}, const History& output = {}) {
+std::map<int32_t, int> draws(const SamplingParams& params, const std::vector<float>& logits,
+                             int count, const History& prompt = {}, const History& output = {}) {
   Sampler sampler(params);
   std::map<int32_t, int> counts;
   for (int i = 0; i < count; ++i) {
@@ -58,7 +58,8 @@ TEST(Sampler, GreedyTakesTheLowestIdOfTheLargest) {
 // Truncation looks at the distribution at temperature 1; the temperature comes last.
 TEST(Sampler, TemperatureIsLast) {
   SamplingParams p = plain(0.5f);
-  p.top_p = 0.8f;  // shares 0.665, 0.245, 0.090: two are needed. Divided first, one would do (0.867)
+  p.top_p =
+      0.8f;  // shares 0.665, 0.245, 0.090: two are needed. Divided first, one would do (0.867)
   EXPECT_EQ(support(p, {3, 2, 1}), (std::vector<int32_t>{0, 1}));
   p = plain(2.0f);
   p.min_p = 0.1f;  // ratios 1, 0.37, 0.135, 0.0498; divided first, the last would be 0.22
@@ -82,10 +83,12 @@ TEST(Sampler, TopPOfManyEqualsSorting) {
   std::mt19937_64 random(7);
   for (const float spread : {0.0f, 0.1f, 1.0f, 4.0f}) {
     std::vector<float> logits(3000);
-    for (float& l : logits) l = spread * static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-53 * 6 - 3);
+    for (float& l : logits)
+      l = spread * static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-53 * 6 - 3);
     std::vector<int32_t> order(logits.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return logits[a] > logits[b]; });
     double total = 0, sum = 0;
     for (const float l : logits) total += std::exp(l);
     SamplingParams p = plain(1.0f);
@@ -94,7 +97,8 @@ TEST(Sampler, TopPOfManyEqualsSorting) {
     while (sum < 0.3 * total) sum += std::exp(logits[order[kept++]]);
     const auto counts = draws(p, logits, 400);
     for (const auto& [token, count] : counts) {
-      const auto rank = static_cast<size_t>(std::find(order.begin(), order.end(), token) - order.begin());
+      const auto rank =
+          static_cast<size_t>(std::find(order.begin(), order.end(), token) - order.begin());
       EXPECT_LT(rank, kept + 1) << "spread " << spread;
     }
     EXPECT_GT(counts.size(), std::min<size_t>(kept, 400) / 8) << "spread " << spread;
@@ -103,7 +107,8 @@ TEST(Sampler, TopPOfManyEqualsSorting) {
 
 TEST(Sampler, TopKKeepsTheLargest) {
   std::vector<float> logits(5000);
-  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>((i * 2654435761u) % 5000) * 1e-4f;
+  for (size_t i = 0; i < logits.size(); ++i)
+    logits[i] = static_cast<float>((i * 2654435761u) % 5000) * 1e-4f;
   std::vector<float> sorted = logits;
   std::sort(sorted.rbegin(), sorted.rend());
   for (const int k : {1, 3, 40, 2000}) {  // by heap and by partial selection
@@ -151,7 +156,8 @@ TEST(Sampler, SeededDrawsAreFixed) {
   for (const int32_t token : first) {
     double u = static_cast<double>(random()) * 0x1p-64 * total;
     int32_t expected = 0;
-    while (u >= std::exp(static_cast<double>(logits[expected]))) u -= std::exp(static_cast<double>(logits[expected++]));
+    while (u >= std::exp(static_cast<double>(logits[expected])))
+      u -= std::exp(static_cast<double>(logits[expected++]));
     EXPECT_EQ(token, expected);
   }
   p.seed = 43;
@@ -169,9 +175,9 @@ TEST(Sampler, RepetitionPenaltyLooksAtTheWholeHistory) {
     EXPECT_EQ(greedy(p, {4.0f, 3.0f, -9.0f, -9.0f}, {}, history), 1) << distance;
   }
   EXPECT_EQ(greedy(p, {4.0f, 3.0f}, {}, {}), 0);
-  EXPECT_EQ(greedy(p, {-1.0f, -1.5f}, {0, 0, 0}, {}), 1);        // negative logits: times 2, once
+  EXPECT_EQ(greedy(p, {-1.0f, -1.5f}, {0, 0, 0}, {}), 1);  // negative logits: times 2, once
   EXPECT_EQ(greedy(p, {-1.0f, -2.5f}, {0, 0, 0}, {}), 0);
-  EXPECT_EQ(greedy(p, {4.0f, 3.0f}, {-1, 2, 1 << 30}, {}), 0);   // ids without a logit
+  EXPECT_EQ(greedy(p, {4.0f, 3.0f}, {-1, 2, 1 << 30}, {}), 0);  // ids without a logit
 }
 
 TEST(Sampler, PresenceAndFrequencyLookAtTheOutputOnly) {

@@ -14,7 +14,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-const std::filesystem::path kGoldens = std::filesystem::path(RK_SOURCE_DIR) / "tests/golden/templates";
+const std::filesystem::path kGoldens =
+    std::filesystem::path(RK_SOURCE_DIR) / "tests/golden/templates";
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -39,7 +40,8 @@ std::string error(const std::string& source, const Json& context = Json::object(
 }
 
 // What jinja2 gave: a text, an error of the template's own, or another error.
-void expect_golden(const Json& golden, const std::string& source, const Json& context, const std::string& name) {
+void expect_golden(const Json& golden, const std::string& source, const Json& context,
+                   const std::string& name) {
   const auto result = render(source, context);
   if (golden.contains("text")) {
     ASSERT_TRUE(result.ok()) << name << ": " << result.error().message;
@@ -58,9 +60,11 @@ TEST(ChatTemplate, RendersConversationsAsJinja2) {
   for (const auto& entry : std::filesystem::directory_iterator(kGoldens)) {
     if (entry.path().extension() != ".jinja") continue;
     const std::string source = read(entry.path());
-    const Json golden = Json::parse(read(std::filesystem::path(entry.path()).replace_extension(".json")));
+    const Json golden =
+        Json::parse(read(std::filesystem::path(entry.path()).replace_extension(".json")));
     for (const auto& [name, result] : golden["results"].items()) {
-      expect_golden(result, source, contexts[name], entry.path().filename().string() + " x " + name);
+      expect_golden(result, source, contexts[name],
+                    entry.path().filename().string() + " x " + name);
       ++renderings;
     }
   }
@@ -77,10 +81,13 @@ TEST(ChatTemplate, RendersSnippetsAsJinja2) {
 }
 
 TEST(ChatTemplate, ErrorsNameLineAndColumn) {
-  EXPECT_EQ(error("ok\n  {{ 1 + }}"), "chat template, line 2, column 10: expected an expression, found '}}'");
-  EXPECT_EQ(error("é{% if x %}"), "chat template, line 1, column 12: expected '{% elif %}' or '{% else %}' or "
-                                  "'{% endif %}', found the end of the template");
-  EXPECT_EQ(error("\n\n{{ 'a' | nosuch }}"), "chat template, line 3, column 10: unknown filter 'nosuch'");
+  EXPECT_EQ(error("ok\n  {{ 1 + }}"),
+            "chat template, line 2, column 10: expected an expression, found '}}'");
+  EXPECT_EQ(error("é{% if x %}"),
+            "chat template, line 1, column 12: expected '{% elif %}' or '{% else %}' or "
+            "'{% endif %}', found the end of the template");
+  EXPECT_EQ(error("\n\n{{ 'a' | nosuch }}"),
+            "chat template, line 3, column 10: unknown filter 'nosuch'");
   EXPECT_EQ(error("{{ 1 }}\n{{ x.y.z }}", {{"x", Json::object()}}),
             "chat template, line 2, column 7: 'dict object' has no attribute 'y'");
   EXPECT_THAT(error("{% include 'x' %}"), HasSubstr("'include' is not supported"));
@@ -124,23 +131,38 @@ TEST(ChatTemplate, IntegersDoNotWrap) {
 
 // An untrusted template ends with an error, whatever it does.
 TEST(ChatTemplate, LimitsEndRunawayTemplates) {
-  const std::string grow = "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
+  const std::string grow =
+      "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% "
+      "endfor %}";
   EXPECT_THAT(error(grow), HasSubstr("16 MiB"));
   EXPECT_THAT(error("{{ 'x' * 999999999 }}"), HasSubstr("too much"));
   EXPECT_THAT(error("{{ [0] * 99999999999 }}"), HasSubstr("too much"));
-  EXPECT_THAT(error("{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}"), HasSubstr("16 MiB"));
-  EXPECT_THAT(error("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"), HasSubstr("steps"));
-  EXPECT_THAT(error("{% set ns = namespace(n=0) %}{% for i in range(3000) %}{% for j in range(3000) %}"
-                    "{% set ns.n = j %}{% endfor %}{% endfor %}"), HasSubstr("steps"));
+  EXPECT_THAT(error("{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}"),
+              HasSubstr("16 MiB"));
+  EXPECT_THAT(
+      error("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"),
+      HasSubstr("steps"));
+  EXPECT_THAT(
+      error("{% set ns = namespace(n=0) %}{% for i in range(3000) %}{% for j in range(3000) %}"
+            "{% set ns.n = j %}{% endfor %}{% endfor %}"),
+      HasSubstr("steps"));
   EXPECT_THAT(error("{{ range(100001) }}"), HasSubstr("range"));
   EXPECT_THAT(error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), HasSubstr("nested deeper"));
-  const std::string nest = "{% set ns = namespace(a=[]) %}{% for i in range(999) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}";
+  const std::string nest =
+      "{% set ns = namespace(a=[]) %}{% for i in range(999) %}{% set ns.a = [ns.a, ns.a] %}{% "
+      "endfor %}";
   EXPECT_THAT(error(nest + "{{ ns.a }}"), HasSubstr("nested deeper"));
-  const std::string wide = "{% set ns = namespace(a=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}";
+  const std::string wide =
+      "{% set ns = namespace(a=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% "
+      "endfor %}";
   error(wide + "{{ ns.a }}");
   error(wide + "{{ ns.a | tojson }}");
-  error(wide + wide + "{% set b = ns.a %}{{ [b] == [ns.a + []] }}{% set ns.c = ns.a[:] + [1] %}{{ ns.c < ns.a }}" + "{{ ns.a }}");
-  EXPECT_THAT(error("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}"), HasSubstr("nested deeper"));
+  error(
+      wide + wide +
+      "{% set b = ns.a %}{{ [b] == [ns.a + []] }}{% set ns.c = ns.a[:] + [1] %}{{ ns.c < ns.a }}" +
+      "{{ ns.a }}");
+  EXPECT_THAT(error("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}"),
+              HasSubstr("nested deeper"));
 }
 
 TEST(ChatTemplate, DeepSourceIsAnError) {
@@ -149,13 +171,15 @@ TEST(ChatTemplate, DeepSourceIsAnError) {
     for (int i = 0; i < n; ++i) out += s;
     return out;
   };
-  for (const char* open : {"(", "[", "{1:", "not ", "-", "x[", "f(", "x|d(", "x is in ", "x if x else "}) {
+  for (const char* open :
+       {"(", "[", "{1:", "not ", "-", "x[", "f(", "x|d(", "x is in ", "x if x else "}) {
     error("{{ " + repeat(open, 100000));
   }
   for (const char* chain : {" + 1", ".a", "|d", " and 1", " if 1", "()", "[0]", " ** 1"}) {
     error("{{ x" + repeat(chain, 100000) + " }}");
   }
-  for (const char* open : {"{% if x %}", "{% for a in b %}", "{% macro m() %}", "{% filter upper %}", "{% set x %}"}) {
+  for (const char* open :
+       {"{% if x %}", "{% for a in b %}", "{% macro m() %}", "{% filter upper %}", "{% set x %}"}) {
     error(repeat(open, 100000));
   }
   Json deep = Json::array();

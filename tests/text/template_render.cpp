@@ -1,5 +1,6 @@
 // Renders templates for tools/compare_templates.py: reads a JSON array of
-// {"template": source, "context": {...}} and writes one JSON line {"text": ...} or {"error": ...} each.
+// {"template": source, "context": {...}} and writes one JSON line {"text": ...} or {"error": ...}
+// each.
 #include <fstream>
 #include <iostream>
 #include <iterator>

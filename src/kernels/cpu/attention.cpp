@@ -4,6 +4,7 @@
 // order, whether one thread walks them all (many blocks) or several share them (decode): so a row's
 // result depends on its index and the cache alone.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "kernels/api/host_kv.h"
@@ -128,9 +129,11 @@ class Attention {
     for (int64_t page = first_page; page < last_page; ++page) {
       uint64_t visible[kBlockRows];
       int first = block.rows, last = 0;  // rows that see something of the page
+      uint64_t seen = 0;
       for (int r = 0; r < block.rows; ++r) {
         visible[r] = plan_.visible_tokens(block, r, segment.pages[page].logical);
         if (visible[r] == 0) continue;
+        seen |= visible[r];
         first = std::min(first, r);
         last = r + 1;
       }
@@ -147,7 +150,7 @@ class Attention {
           std::memset(score, 0, kPageTokens * sizeof(float));
         }
       }
-      Values(head, first, last, w, out);
+      Values(head, first, last, std::bit_width(seen), w, out);
     }
   }
 
@@ -249,8 +252,8 @@ class Attention {
     }
   }
 
-  // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last)
-  void Values(const std::byte* head, int first, int last, Workspace& w, float* out) const {
+  // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last) and the first `tokens` tokens
+  void Values(const std::byte* head, int first, int last, int tokens, Workspace& w, float* out) const {
     const HostKvPlane& v = layout_.v;
     if (v.groups == 0) {
       const auto* values = reinterpret_cast<const hwy::float16_t*>(head + v.codes);
@@ -258,10 +261,10 @@ class Attention {
         const float* weight = w.score + r * kPageTokens;
         float* to = out + r * v.dim;
         switch (std::min(last - r, kTileRows)) {
-          case 1: ValueRowsHalf<1>(values, weight, w.alpha + r, to); break;
-          case 2: ValueRowsHalf<2>(values, weight, w.alpha + r, to); break;
-          case 3: ValueRowsHalf<3>(values, weight, w.alpha + r, to); break;
-          default: ValueRowsHalf<4>(values, weight, w.alpha + r, to); break;
+          case 1: ValueRowsHalf<1>(values, tokens, weight, w.alpha + r, to); break;
+          case 2: ValueRowsHalf<2>(values, tokens, weight, w.alpha + r, to); break;
+          case 3: ValueRowsHalf<3>(values, tokens, weight, w.alpha + r, to); break;
+          default: ValueRowsHalf<4>(values, tokens, weight, w.alpha + r, to); break;
         }
       }
       return;
@@ -278,15 +281,15 @@ class Attention {
     const uint8_t* tile = Unpack(v, v_map_, head, w.v_tile);
     for (int r = first; r < last; r += kTileRows)
       for (int g = 0; g < v.groups; ++g) switch (std::min(last - r, kTileRows)) {
-          case 1: ValueRows<1>(tile, r, g, w, out); break;
-          case 2: ValueRows<2>(tile, r, g, w, out); break;
-          case 3: ValueRows<3>(tile, r, g, w, out); break;
-          default: ValueRows<4>(tile, r, g, w, out); break;
+          case 1: ValueRows<1>(tile, tokens, r, g, w, out); break;
+          case 2: ValueRows<2>(tile, tokens, r, g, w, out); break;
+          case 3: ValueRows<3>(tile, tokens, r, g, w, out); break;
+          default: ValueRows<4>(tile, tokens, r, g, w, out); break;
         }
   }
 
   template <int kRows>
-  void ValueRows(const uint8_t* tile, int r, int g, const Workspace& w, float* out) const {
+  void ValueRows(const uint8_t* tile, int tokens, int r, int g, const Workspace& w, float* out) const {
     const HostKvPlane& v = layout_.v;
     const ValueUpdate update{w.alpha + r, w.p_unit + g * kBlockRows + r, w.p_bias + g * kBlockRows + r};
     const uint8_t* p = w.p + (r * v.groups + g) * kPageTokens;
@@ -295,19 +298,20 @@ class Attention {
     int channel = g * v.group;
     const int end = channel + v.group;
     for (; channel + kTileVectors * kLanes <= end; channel += kTileVectors * kLanes)
-      ValueDots<kRows, kTileVectors>(tile, channel, p, stride, update, to, v.dim);
+      ValueDots<kRows, kTileVectors>(tile, channel, tokens, p, stride, update, to, v.dim);
     for (; channel < end; channel += kLanes)
-      ValueDots<kRows, 1>(tile, channel, p, stride, update, to, v.dim);
+      ValueDots<kRows, 1>(tile, channel, tokens, p, stride, update, to, v.dim);
   }
 
   template <int kRows>
-  void ValueRowsHalf(const hwy::float16_t* values, const float* weight, const float* alpha, float* out) const {
+  void ValueRowsHalf(const hwy::float16_t* values, int tokens, const float* weight, const float* alpha,
+                     float* out) const {
     const int dim = layout_.v.dim;
     int channel = 0;
     for (; channel + kTileVectors * kLanes <= dim; channel += kTileVectors * kLanes)
-      ValueDotsHalf<kRows, kTileVectors>(values, channel, weight, alpha, out, dim);
+      ValueDotsHalf<kRows, kTileVectors>(values, channel, tokens, weight, alpha, out, dim);
     for (; channel < dim; channel += kLanes)
-      ValueDotsHalf<kRows, 1>(values, channel, weight, alpha, out, dim);
+      ValueDotsHalf<kRows, 1>(values, channel, tokens, weight, alpha, out, dim);
   }
 
   const AttentionParams& p_;

@@ -27,6 +27,7 @@ using U8 = hn::Repartition<uint8_t, F32>;               // the same bytes
 constexpr int kLanes = hn::MaxLanes(F32());             // of 32 bits
 constexpr int kColumns = kPageTokens / kLanes;          // vectors that hold one value per token
 // Query rows and vectors of a register tile: rows * vectors sums, and room for operands.
+// The loops over tiles are functions of their own, so that the sums stay in registers.
 constexpr int kTileRows = 4;
 constexpr int kTileVectors = kLanes == 16 ? 4 : 2;
 
@@ -159,7 +160,7 @@ HWY_INLINE void LoadHalves(const std::byte* halves, int n, float* out) {
 // out[r][t] = sum over channels [first, last) of q[r][c] * k[t][c]
 // k: tile of `dim` channels; q [kRows], row stride dim; out row stride 64
 template <int kRows>
-HWY_INLINE void KeyDots(const uint8_t* HWY_RESTRICT k, int dim, int first, int last,
+HWY_NOINLINE void KeyDots(const uint8_t* HWY_RESTRICT k, int dim, int first, int last,
                         const int8_t* HWY_RESTRICT q, int32_t* HWY_RESTRICT out) {
   const I32 d;
   const U8 d8;
@@ -188,7 +189,7 @@ HWY_INLINE void KeyDots(const uint8_t* HWY_RESTRICT k, int dim, int first, int l
 
 // The same over half-precision keys [4 token blocks][dim][16 tokens] and float queries.
 template <int kRows>
-HWY_INLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim, const float* HWY_RESTRICT q,
+HWY_NOINLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim, const float* HWY_RESTRICT q,
                             float* HWY_RESTRICT out) {
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
@@ -224,11 +225,12 @@ struct ValueUpdate {
   const float* bias;   // [rows]
 };
 
-// channels [first, first + kVectors * kLanes) of kRows rows.
+// channels [first, first + kVectors * kLanes) of kRows rows; tokens from `tokens` on have no weight.
 // v: tile [dim / 16][16 quads][16 channels][4 tokens]; p [kRows][64 tokens], row stride p_stride
 template <int kRows, int kVectors>
-HWY_INLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, const uint8_t* HWY_RESTRICT p,
-                          int p_stride, const ValueUpdate& update, float* HWY_RESTRICT out, int out_stride) {
+HWY_NOINLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, int tokens,
+                            const uint8_t* HWY_RESTRICT p, int p_stride, const ValueUpdate& update,
+                            float* HWY_RESTRICT out, int out_stride) {
   const I32 d;
   const U8 d8;
   const F32 df;
@@ -240,7 +242,7 @@ HWY_INLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, const uint8_
   hn::Vec<I32> sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::Zero(d);
-  for (int quad = 0; quad < kPageTokens / 4; ++quad) {
+  for (int quad = 0; quad * 4 < tokens; ++quad) {
     hn::Vec<U8> values[kVectors];
     for (int i = 0; i < kVectors; ++i) values[i] = hn::LoadU(d8, base[i] + quad * 64);
     for (int r = 0; r < kRows; ++r) {
@@ -259,8 +261,8 @@ HWY_INLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, const uint8_
 
 // The same over half-precision values [dim / 16][64 tokens][16 channels] and float weights.
 template <int kRows, int kVectors>
-HWY_INLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int first, const float* HWY_RESTRICT p,
-                              const float* alpha, float* HWY_RESTRICT out, int out_stride) {
+HWY_NOINLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int first, int tokens,
+                                const float* HWY_RESTRICT p, const float* alpha, float* HWY_RESTRICT out, int out_stride) {
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
   const hwy::float16_t* base[kVectors];
@@ -271,7 +273,7 @@ HWY_INLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int first, c
   hn::Vec<F32> sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::Zero(d);
-  for (int token = 0; token < kPageTokens; ++token) {
+  for (int token = 0; token < tokens; ++token) {
     hn::Vec<F32> values[kVectors];
     for (int i = 0; i < kVectors; ++i) values[i] = hn::PromoteTo(d, hn::LoadU(d16, base[i] + token * 16));
     for (int r = 0; r < kRows; ++r) {

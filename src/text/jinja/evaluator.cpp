@@ -154,7 +154,8 @@ Evaluator::Flow Evaluator::run(const For& node) {
       return truth(*this, evaluate(*node.filter));
     };
   }
-  const auto loop = std::make_shared<Loop>(iterate(*this, evaluate(*node.iterable)), std::move(keep));
+  const auto loop =
+      std::make_shared<Loop>(iterate(*this, evaluate(*node.iterable)), std::move(keep));
   struct Finish {
     Loop& loop;
     ~Finish() { loop.finish(); }
@@ -243,9 +244,9 @@ void Evaluator::assign(const Target& target, Value value) {
   }
   std::vector<Value> items = iterate(*this, value);
   if (items.size() != target.items.size()) {
-    throw TemplateError{fmt::format("expected {} values to unpack, found {}", target.items.size(),
-                                    items.size()),
-                        false, target.offset};
+    throw TemplateError{
+        fmt::format("expected {} values to unpack, found {}", target.items.size(), items.size()),
+        false, target.offset};
   }
   for (size_t i = 0; i < items.size(); ++i) assign(target.items[i], std::move(items[i]));
 }
@@ -270,7 +271,8 @@ Value Evaluator::invoke_macro(const MacroDefinition& macro, const std::shared_pt
   const ScopeGuard guard(*this, scope);
   std::vector<std::pair<std::string, Value>> named = arguments.named;
   const auto take = [&](std::string_view name) -> std::optional<Value> {
-    const auto it = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == name; });
+    const auto it =
+        std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == name; });
     if (it == named.end()) return std::nullopt;
     Value value = std::move(it->second);
     named.erase(it);
@@ -281,9 +283,8 @@ Value Evaluator::invoke_macro(const MacroDefinition& macro, const std::shared_pt
     given[i] = i < arguments.positional.size() ? std::optional(arguments.positional[i])
                                                : take(signature.parameters[i]);
   }
-  if (signature.uses_caller &&
-      std::find(signature.parameters.begin(), signature.parameters.end(), "caller") ==
-          signature.parameters.end()) {
+  if (signature.uses_caller && std::find(signature.parameters.begin(), signature.parameters.end(),
+                                         "caller") == signature.parameters.end()) {
     auto caller = take("caller");
     scope_->set("caller", caller ? *std::move(caller) : Value::undefined("No caller defined"));
   }
@@ -297,7 +298,8 @@ Value Evaluator::invoke_macro(const MacroDefinition& macro, const std::shared_pt
   }
   if (signature.uses_varargs) {
     std::vector<Value> rest;
-    for (size_t i = count; i < arguments.positional.size(); ++i) rest.push_back(arguments.positional[i]);
+    for (size_t i = count; i < arguments.positional.size(); ++i)
+      rest.push_back(arguments.positional[i]);
     scope_->set("varargs", tuple(std::move(rest)));
   } else if (arguments.positional.size() > count) {
     throw TemplateError{fmt::format("macro '{}' takes not more than {} argument(s), got {}",
@@ -330,13 +332,15 @@ Arguments Evaluator::arguments(const CallArguments& nodes) {
   Arguments result;
   for (const ExpressionPtr& e : nodes.positional) result.positional.push_back(evaluate(*e));
   if (nodes.star) {
-    for (Value& item : iterate(*this, evaluate(*nodes.star))) result.positional.push_back(std::move(item));
+    for (Value& item : iterate(*this, evaluate(*nodes.star)))
+      result.positional.push_back(std::move(item));
   }
   for (const auto& [name, e] : nodes.named) result.named.emplace_back(name, evaluate(*e));
   if (nodes.star_star) {
     const Value more = evaluate(*nodes.star_star);
     if (!more.is_dict()) {
-      throw TemplateError{fmt::format("the argument after ** must be a mapping, not {}", type_name(more))};
+      throw TemplateError{
+          fmt::format("the argument after ** must be a mapping, not {}", type_name(more))};
     }
     for (const auto& [key, value] : more.as_dict().entries()) {
       result.named.emplace_back(to_text(key, "a keyword"), value);

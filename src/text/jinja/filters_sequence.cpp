@@ -20,7 +20,8 @@ std::vector<Value> attribute_path(Runtime& runtime, const Value& attribute) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t dot = std::min(text.find('.', begin), text.size());
     std::string part = text.substr(begin, dot - begin);
-    const bool digits = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits = !part.empty() && std::all_of(part.begin(), part.end(),
+                                                     [](char c) { return c >= '0' && c <= '9'; });
     const auto index = digits ? parse_int(part, 10) : std::nullopt;
     path.push_back(index ? Value(*index) : runtime.string(std::move(part)));
     begin = dot + 1;
@@ -28,7 +29,8 @@ std::vector<Value> attribute_path(Runtime& runtime, const Value& attribute) {
   return path;
 }
 
-Value follow(Runtime& runtime, Value item, const std::vector<Value>& path, const Value* otherwise = nullptr) {
+Value follow(Runtime& runtime, Value item, const std::vector<Value>& path,
+             const Value* otherwise = nullptr) {
   for (const Value& key : path) {
     item = get_item(runtime, item, key);
     if (item.is_undefined() && otherwise != nullptr && !otherwise->is_none()) item = *otherwise;
@@ -44,7 +46,8 @@ Value lower_case(Runtime& runtime, Value value) {
 // unless case matters.
 class Key {
  public:
-  Key(Runtime& runtime, const Value* attribute, bool case_sensitive, const Value* otherwise = nullptr)
+  Key(Runtime& runtime, const Value* attribute, bool case_sensitive,
+      const Value* otherwise = nullptr)
       : runtime_(runtime), case_sensitive_(case_sensitive), otherwise_(otherwise) {
     if (attribute != nullptr && !attribute->is_none()) path_ = attribute_path(runtime, *attribute);
   }
@@ -60,7 +63,9 @@ class Key {
   const Value* otherwise_;
 };
 
-bool flag(Runtime& runtime, const Value* value) { return value != nullptr && truth(runtime, *value); }
+bool flag(Runtime& runtime, const Value* value) {
+  return value != nullptr && truth(runtime, *value);
+}
 
 using Keyed = std::pair<Value, Value>;  // key, item
 
@@ -78,7 +83,8 @@ void sort_by_key(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
       size_t i = begin, j = middle;
       for (size_t k = begin; k < end; ++k) {
         const bool take_right =
-            i == middle || (j < end && (reverse ? less(items[i], items[j]) : less(items[j], items[i])));
+            i == middle ||
+            (j < end && (reverse ? less(items[i], items[j]) : less(items[j], items[i])));
         other[k] = std::move(take_right ? items[j++] : items[i++]);
       }
     }
@@ -159,7 +165,8 @@ Value filter_attr(Runtime& runtime, const Value& value, const Arguments& argumen
   const std::string& name = to_text(*a[0], "attr: name");
   if (value.is_dict()) {  // attributes only, never items
     auto method = find_method(runtime, value, name);
-    return method ? *std::move(method) : Value::undefined(fmt::format("'dict object' has no attribute '{}'", name));
+    return method ? *std::move(method)
+                  : Value::undefined(fmt::format("'dict object' has no attribute '{}'", name));
   }
   return get_attribute(runtime, value, name);
 }
@@ -168,7 +175,8 @@ Value filter_items(Runtime& runtime, const Value& value, const Arguments& argume
   bind(arguments, "items", {});
   std::vector<Value> items;
   if (value.is_dict()) {
-    for (const auto& [key, item] : value.as_dict().entries()) items.push_back(runtime.tuple({key, item}));
+    for (const auto& [key, item] : value.as_dict().entries())
+      items.push_back(runtime.tuple({key, item}));
   } else if (!value.is_undefined()) {
     throw TemplateError{"Can only get item pairs from a mapping."};
   }
@@ -178,8 +186,10 @@ Value filter_items(Runtime& runtime, const Value& value, const Arguments& argume
 Value filter_dictsort(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const auto a = bind(arguments, "dictsort", {"case_sensitive", "by", "reverse"});
   const std::string by = a[1] == nullptr ? "key" : to_text(*a[1], "dictsort: by");
-  if (by != "key" && by != "value") throw TemplateError{"You can only sort by either \"key\" or \"value\""};
-  if (!value.is_dict()) throw TemplateError{fmt::format("dictsort: expected a mapping, got '{}'", type_name(value))};
+  if (by != "key" && by != "value")
+    throw TemplateError{"You can only sort by either \"key\" or \"value\""};
+  if (!value.is_dict())
+    throw TemplateError{fmt::format("dictsort: expected a mapping, got '{}'", type_name(value))};
   const Key key(runtime, nullptr, flag(runtime, a[0]));
   std::vector<Keyed> keyed;
   for (const auto& [k, v] : value.as_dict().entries()) {
@@ -260,7 +270,8 @@ Value filter_groupby(Runtime& runtime, const Value& value, const Arguments& argu
     }
     if (members.empty()) members.push_back(keyed[i++].second);  // a key unequal to itself
     Value grouper = case_sensitive ? keyed[begin].first : exact.of(members.front());
-    groups.push_back(Value::sequence({std::move(grouper), runtime.list(std::move(members))}, true, true));
+    groups.push_back(
+        Value::sequence({std::move(grouper), runtime.list(std::move(members))}, true, true));
   }
   return runtime.list(std::move(groups));
 }
@@ -284,7 +295,8 @@ Value filter_batch(Runtime& runtime, const Value& value, const Arguments& argume
   }
   std::vector<Value> batches, row;
   for (Value& item : iterate(runtime, value)) {
-    if (static_cast<int64_t>(row.size()) == size) batches.push_back(runtime.list(std::exchange(row, {})));
+    if (static_cast<int64_t>(row.size()) == size)
+      batches.push_back(runtime.list(std::exchange(row, {})));
     row.push_back(std::move(item));
   }
   if (!row.empty()) {
@@ -300,7 +312,8 @@ Value filter_slice(Runtime& runtime, const Value& value, const Arguments& argume
   const auto a = bind(arguments, "slice", {"slices", "fill_with"}, 1);
   const int64_t slices = to_int(*a[0], "slice: slices");
   if (slices == 0) throw TemplateError{"slice: slices must not be zero"};
-  if (slices > runtime.limits().range) throw TemplateError{fmt::format("slice into more than {}", runtime.limits().range)};
+  if (slices > runtime.limits().range)
+    throw TemplateError{fmt::format("slice into more than {}", runtime.limits().range)};
   const std::vector<Value> items = iterate(runtime, value);
   std::vector<Value> columns;
   size_t begin = 0;
@@ -319,7 +332,8 @@ Value filter_slice(Runtime& runtime, const Value& value, const Arguments& argume
 // The arguments after the first `count` positional ones.
 Arguments rest_of(const Arguments& arguments, size_t count) {
   Arguments rest;
-  rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(count), arguments.positional.end());
+  rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(count),
+                         arguments.positional.end());
   rest.named = arguments.named;
   return rest;
 }
@@ -330,7 +344,8 @@ Value filter_map(Runtime& runtime, const Value& value, const Arguments& argument
   if (arguments.positional.empty() && !arguments.named.empty()) {
     const auto a = bind(arguments, "map", {"attribute", "default"}, 1);
     const std::vector<Value> path = attribute_path(runtime, *a[0]);
-    for (Value& item : iterate(runtime, value)) items.push_back(follow(runtime, std::move(item), path, a[1]));
+    for (Value& item : iterate(runtime, value))
+      items.push_back(follow(runtime, std::move(item), path, a[1]));
     return runtime.iterator(std::move(items));
   }
   if (arguments.positional.empty()) throw TemplateError{"map requires a filter argument"};
@@ -343,10 +358,12 @@ Value filter_map(Runtime& runtime, const Value& value, const Arguments& argument
 }
 
 // select, reject and, with an attribute first, selectattr and rejectattr.
-Value choose(Runtime& runtime, const Value& value, const Arguments& arguments, bool wanted, bool by_attribute) {
+Value choose(Runtime& runtime, const Value& value, const Arguments& arguments, bool wanted,
+             bool by_attribute) {
   if (!truth(runtime, value)) return runtime.iterator({});
   const size_t skip = by_attribute ? 1 : 0;
-  if (arguments.positional.size() < skip) throw TemplateError{"Missing parameter for attribute name"};
+  if (arguments.positional.size() < skip)
+    throw TemplateError{"Missing parameter for attribute name"};
   std::vector<Value> path;
   if (by_attribute) path = attribute_path(runtime, arguments.positional[0]);
   TestFunction test = nullptr;

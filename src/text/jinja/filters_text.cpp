@@ -17,12 +17,23 @@ std::string escape_html(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -57,8 +68,9 @@ std::string title_of(std::string_view text) {
 
 Value filter_trim(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const auto a = bind(arguments, "trim", {"chars"});
-  return runtime.string(strip(to_string(runtime, value), optional_text(a[0], "trim: chars"), Side::both),
-                        value.is_markup());
+  return runtime.string(
+      strip(to_string(runtime, value), optional_text(a[0], "trim: chars"), Side::both),
+      value.is_markup());
 }
 
 Value filter_string(Runtime& runtime, const Value& value, const Arguments&) {
@@ -98,11 +110,13 @@ Value filter_indent(Runtime& runtime, const Value& value, const Arguments& argum
   if (a[0] != nullptr && a[0]->is_string()) {
     indention = a[0]->text();
   } else if (a[0] != nullptr) {
-    indention.assign(static_cast<size_t>(std::clamp<int64_t>(to_int(*a[0], "indent: width"), 0, 10'000)), ' ');
+    indention.assign(
+        static_cast<size_t>(std::clamp<int64_t>(to_int(*a[0], "indent: width"), 0, 10'000)), ' ');
   }
   const bool first = a[1] != nullptr && truth(runtime, *a[1]);
   const bool blank = a[2] != nullptr && truth(runtime, *a[2]);
-  const std::vector<std::string> lines = split_lines(to_text(value, "indent: the value") + "\n", false);
+  const std::vector<std::string> lines =
+      split_lines(to_text(value, "indent: the value") + "\n", false);
   std::string out = first ? indention : "";
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) {
@@ -122,8 +136,10 @@ Value filter_truncate(Runtime& runtime, const Value& value, const Arguments& arg
   const std::string end = a[2] == nullptr ? "..." : to_text(*a[2], "truncate: end");
   const int64_t leeway = a[3] == nullptr || a[3]->is_none() ? 5 : to_int(*a[3], "truncate: leeway");
   const auto end_size = static_cast<int64_t>(code_points(end).size());
-  if (most < end_size) throw TemplateError{fmt::format("truncate: expected length >= {}, got {}", end_size, most)};
-  if (leeway < 0) throw TemplateError{fmt::format("truncate: expected leeway >= 0, got {}", leeway)};
+  if (most < end_size)
+    throw TemplateError{fmt::format("truncate: expected length >= {}, got {}", end_size, most)};
+  if (leeway < 0)
+    throw TemplateError{fmt::format("truncate: expected leeway >= 0, got {}", leeway)};
   const std::vector<char32_t> points = code_points(to_text(value, "truncate: the value"));
   if (static_cast<int64_t>(points.size()) <= most ||
       static_cast<int64_t>(points.size()) - most <= leeway) {
@@ -153,8 +169,9 @@ std::string quote_url(std::string_view text, std::string_view safe) {
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<uint8_t>(c);
-    if (byte < 0x80 && (std::isalnum(byte) || std::string_view("_.-~").find(c) != std::string_view::npos ||
-                        safe.find(c) != std::string_view::npos)) {
+    if (byte < 0x80 &&
+        (std::isalnum(byte) || std::string_view("_.-~").find(c) != std::string_view::npos ||
+         safe.find(c) != std::string_view::npos)) {
       out += c;
     } else {
       out += fmt::format("%{:02X}", byte);
@@ -194,7 +211,8 @@ Value filter_format(Runtime& runtime, const Value& value, const Arguments& argum
   if (arguments.named.empty()) {
     values = runtime.tuple(arguments.positional);
   } else {
-    if (!arguments.positional.empty()) throw TemplateError{"format: positional and named arguments together"};
+    if (!arguments.positional.empty())
+      throw TemplateError{"format: positional and named arguments together"};
     Dict named;
     for (const auto& [name, item] : arguments.named) named.set(runtime, runtime.string(name), item);
     values = runtime.dict(std::move(named));
@@ -210,7 +228,8 @@ Value filter_tojson(Runtime& runtime, const Value& value, const Arguments& argum
     if (a[1]->is_string()) {
       options.indent = a[1]->text();
     } else {
-      options.indent.emplace(static_cast<size_t>(std::clamp<int64_t>(to_int(*a[1], "tojson: indent"), 0, 1000)), ' ');
+      options.indent.emplace(
+          static_cast<size_t>(std::clamp<int64_t>(to_int(*a[1], "tojson: indent"), 0, 1000)), ' ');
     }
     options.item_separator = ",";
   }
@@ -273,10 +292,12 @@ Value filter_round(Runtime&, const Value& value, const Arguments& arguments) {
   const int64_t precision = a[0] == nullptr ? 0 : to_int(*a[0], "round: precision");
   const std::string method = a[1] == nullptr ? "common" : to_text(*a[1], "round: method");
   if (!value.is_number()) {
-    throw TemplateError{value.is_undefined() ? value.undefined_message()
-                                             : fmt::format("round: a number is required, not {}", type_name(value))};
+    throw TemplateError{value.is_undefined()
+                            ? value.undefined_message()
+                            : fmt::format("round: a number is required, not {}", type_name(value))};
   }
-  if (precision < -300 || precision > 300) throw TemplateError{"round: precision must be between -300 and 300"};
+  if (precision < -300 || precision > 300)
+    throw TemplateError{"round: precision must be between -300 and 300"};
   const double number = value.as_double();
   const double scale = std::pow(10.0, static_cast<double>(precision));
   if (method == "ceil" || method == "floor") {
@@ -288,8 +309,9 @@ Value filter_round(Runtime&, const Value& value, const Arguments& arguments) {
   if (!std::isfinite(number)) return value;
   if (precision < 0) {
     // Half to even, as Python rounds to tens.
-    const double rounded = std::nearbyint(number / std::pow(10.0, static_cast<double>(-precision))) *
-                           std::pow(10.0, static_cast<double>(-precision));
+    const double rounded =
+        std::nearbyint(number / std::pow(10.0, static_cast<double>(-precision))) *
+        std::pow(10.0, static_cast<double>(-precision));
     if (!value.is_integral()) return Value(rounded);
     return Value(whole(rounded).value_or(value.as_int()));
   }

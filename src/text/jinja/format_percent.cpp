@@ -26,7 +26,8 @@ std::string sign_of(const Spec& spec, bool negative) {
 
 std::string integer_text(Runtime&, const Spec& spec, char type, const Value& value) {
   if (!value.is_number() || (value.is_float() && (type == 'x' || type == 'X' || type == 'o'))) {
-    throw TemplateError{fmt::format("%{} format: a number is required, not {}", type, type_name(value))};
+    throw TemplateError{
+        fmt::format("%{} format: a number is required, not {}", type, type_name(value))};
   }
   int64_t number = 0;
   if (value.is_float()) {
@@ -36,7 +37,8 @@ std::string integer_text(Runtime&, const Spec& spec, char type, const Value& val
   } else {
     number = value.as_int();
   }
-  const uint64_t magnitude = number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
+  const uint64_t magnitude =
+      number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
   std::string digits = type == 'x'   ? fmt::format("{:x}", magnitude)
                        : type == 'X' ? fmt::format("{:X}", magnitude)
                        : type == 'o' ? fmt::format("{:o}", magnitude)
@@ -44,7 +46,8 @@ std::string integer_text(Runtime&, const Spec& spec, char type, const Value& val
   const auto size = static_cast<int64_t>(digits.size());
   if (spec.precision > size) digits.insert(0, static_cast<size_t>(spec.precision - size), '0');
   std::string prefix = sign_of(spec, number < 0);
-  if (spec.alternate && type != 'd' && type != 'i' && type != 'u') prefix += std::string("0") + type;
+  if (spec.alternate && type != 'd' && type != 'i' && type != 'u')
+    prefix += std::string("0") + type;
   const auto total = static_cast<int64_t>(prefix.size() + digits.size());
   if (spec.zero && !spec.left && total < spec.width) {
     digits.insert(0, static_cast<size_t>(spec.width - total), '0');
@@ -54,7 +57,8 @@ std::string integer_text(Runtime&, const Spec& spec, char type, const Value& val
 
 std::string float_text(const Spec& spec, char type, const Value& value) {
   if (!value.is_number()) {
-    throw TemplateError{fmt::format("%{} format: a number is required, not {}", type, type_name(value))};
+    throw TemplateError{
+        fmt::format("%{} format: a number is required, not {}", type, type_name(value))};
   }
   const double d = value.as_double();
   const std::string format = fmt::format("%{}.{}{}", spec.alternate ? "#" : "",
@@ -71,7 +75,8 @@ std::string float_text(const Spec& spec, char type, const Value& value) {
 }
 
 std::string text_text(Runtime& runtime, const Spec& spec, char type, const Value& value) {
-  const std::string text = type == 'r' || type == 'a' ? repr(runtime, value) : to_string(runtime, value);
+  const std::string text =
+      type == 'r' || type == 'a' ? repr(runtime, value) : to_string(runtime, value);
   if (spec.precision < 0) return text;
   const std::vector<char32_t> points = code_points(text);
   return to_utf8(points, 0, std::min(points.size(), static_cast<size_t>(spec.precision)));
@@ -90,7 +95,8 @@ class Formatter {
       } else {
         conversion();
       }
-      if (static_cast<int64_t>(out_.size()) > runtime_.limits().output) break;  // string() refuses it
+      if (static_cast<int64_t>(out_.size()) > runtime_.limits().output)
+        break;  // string() refuses it
     }
     const bool tuple = values_.is_tuple();
     const bool all_used = tuple ? used_ == values_.as_sequence().items.size()
@@ -122,7 +128,8 @@ class Formatter {
       ++pos_;
       value = to_int(next_value(), "* in a format");
     } else {
-      for (; peek() >= '0' && peek() <= '9'; ++pos_) value = std::min<int64_t>(value * 10 + (peek() - '0'), kMaxWidth + 1);
+      for (; peek() >= '0' && peek() <= '9'; ++pos_)
+        value = std::min<int64_t>(value * 10 + (peek() - '0'), kMaxWidth + 1);
     }
     if (value > kMaxWidth || value < -kMaxWidth) {
       throw TemplateError{fmt::format("a width or precision of more than {}", kMaxWidth)};
@@ -138,7 +145,8 @@ class Formatter {
       const std::string key = format_.substr(pos_ + 1, close - pos_ - 1);
       if (!values_.is_dict()) throw TemplateError{"format requires a mapping"};
       const Value* value = values_.as_dict().find(key);
-      if (value == nullptr) throw TemplateError{fmt::format("the format's key {} is missing", repr_string(key))};
+      if (value == nullptr)
+        throw TemplateError{fmt::format("the format's key {} is missing", repr_string(key))};
       named = *value;
       named_ = true;
       pos_ = close + 1;
@@ -146,12 +154,18 @@ class Formatter {
     Spec spec;
     for (;; ++pos_) {
       const char c = peek();
-      if (c == '-') spec.left = true;
-      else if (c == '0') spec.zero = true;
-      else if (c == '+') spec.plus = true;
-      else if (c == ' ') spec.space = true;
-      else if (c == '#') spec.alternate = true;
-      else break;
+      if (c == '-')
+        spec.left = true;
+      else if (c == '0')
+        spec.zero = true;
+      else if (c == '+')
+        spec.plus = true;
+      else if (c == ' ')
+        spec.space = true;
+      else if (c == '#')
+        spec.alternate = true;
+      else
+        break;
     }
     spec.width = number();
     if (spec.width < 0) {
@@ -176,11 +190,23 @@ class Formatter {
 
   std::string convert(const Spec& spec, char type, const Value& value) {
     switch (type) {
-      case 's': case 'r': case 'a':
+      case 's':
+      case 'r':
+      case 'a':
         return text_text(runtime_, spec, type, value);
-      case 'd': case 'i': case 'u': case 'x': case 'X': case 'o':
+      case 'd':
+      case 'i':
+      case 'u':
+      case 'x':
+      case 'X':
+      case 'o':
         return integer_text(runtime_, spec, type, value);
-      case 'e': case 'E': case 'f': case 'F': case 'g': case 'G':
+      case 'e':
+      case 'E':
+      case 'f':
+      case 'F':
+      case 'g':
+      case 'G':
         return float_text(spec, type, value);
       case 'c': {
         if (value.is_string() && length(runtime_, value) == 1) return value.text();

@@ -20,7 +20,8 @@ Value make_range(Runtime& runtime, const Value&, const Arguments& arguments) {
   if (step == 0) throw TemplateError{"range() arg 3 must not be zero"};
   __int128 count = 0;
   if (step > 0 && start < stop) count = (static_cast<__int128>(stop) - start - 1) / step + 1;
-  if (step < 0 && start > stop) count = (static_cast<__int128>(start) - stop - 1) / -static_cast<__int128>(step) + 1;
+  if (step < 0 && start > stop)
+    count = (static_cast<__int128>(start) - stop - 1) / -static_cast<__int128>(step) + 1;
   if (count > runtime.limits().range) {
     throw TemplateError{fmt::format("range() of more than {} items", runtime.limits().range)};
   }
@@ -42,14 +43,16 @@ Dict collect(Runtime& runtime, const char* function, const Arguments& arguments)
       for (const Value& pair : iterate(runtime, source)) {
         std::vector<Value> items = iterate(runtime, pair);
         if (items.size() != 2) {
-          throw TemplateError{fmt::format("{}(): expected pairs, found {} items", function, items.size())};
+          throw TemplateError{
+              fmt::format("{}(): expected pairs, found {} items", function, items.size())};
         }
         require_hashable(items[0]);
         result.set(runtime, std::move(items[0]), std::move(items[1]));
       }
     }
   }
-  for (const auto& [name, value] : arguments.named) result.set(runtime, runtime.string(name), value);
+  for (const auto& [name, value] : arguments.named)
+    result.set(runtime, runtime.string(name), value);
   return result;
 }
 
@@ -61,28 +64,34 @@ Value make_namespace(Runtime& runtime, const Value&, const Arguments& arguments)
   const auto ns = std::make_shared<Namespace>();
   runtime.own(ns, [](void* n) { static_cast<Namespace*>(n)->clear(); });
   const Dict values = collect(runtime, "namespace", arguments);
-  for (const auto& [key, value] : values.entries()) ns->set(runtime, to_text(key, "namespace: a name"), value);
+  for (const auto& [key, value] : values.entries())
+    ns->set(runtime, to_text(key, "namespace: a name"), value);
   return Value(ObjectPtr(ns));
 }
 
 Value make_joiner(Runtime& runtime, const Value&, const Arguments& arguments) {
   const auto a = bind(arguments, "joiner", {"sep"});
-  return Value(ObjectPtr(std::make_shared<Joiner>(a[0] == nullptr ? ", " : to_text(*a[0], "joiner: sep"))));
+  return Value(
+      ObjectPtr(std::make_shared<Joiner>(a[0] == nullptr ? ", " : to_text(*a[0], "joiner: sep"))));
 }
 
 Value make_cycler(Runtime& runtime, const Value&, const Arguments& arguments) {
-  runtime.allocate(static_cast<int64_t>(sizeof(Cycler) + arguments.positional.size() * sizeof(Value)));
+  runtime.allocate(
+      static_cast<int64_t>(sizeof(Cycler) + arguments.positional.size() * sizeof(Value)));
   return Value(ObjectPtr(std::make_shared<Cycler>(arguments.positional)));
 }
 
 Value raise_exception(Runtime& runtime, const Value&, const Arguments& arguments) {
-  throw TemplateError{to_string(runtime, *bind(arguments, "raise_exception", {"message"}, 1)[0]), true};
+  throw TemplateError{to_string(runtime, *bind(arguments, "raise_exception", {"message"}, 1)[0]),
+                      true};
 }
 
 Value strftime_now(Runtime& runtime, const Value&, const Arguments& arguments) {
-  const std::string& format = to_text(*bind(arguments, "strftime_now", {"format"}, 1)[0], "strftime_now: format");
+  const std::string& format =
+      to_text(*bind(arguments, "strftime_now", {"format"}, 1)[0], "strftime_now: format");
   constexpr size_t kMost = 1000;
-  if (format.size() > kMost) throw TemplateError{fmt::format("strftime_now: a format of more than {} bytes", kMost)};
+  if (format.size() > kMost)
+    throw TemplateError{fmt::format("strftime_now: a format of more than {} bytes", kMost)};
   if (format.empty()) return runtime.string("");
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -98,9 +107,8 @@ struct Global {
 };
 
 constexpr Global kGlobals[] = {
-    {"range", make_range},           {"dict", make_dict},
-    {"namespace", make_namespace},   {"joiner", make_joiner},
-    {"cycler", make_cycler},         {"raise_exception", raise_exception},
+    {"range", make_range},          {"dict", make_dict},     {"namespace", make_namespace},
+    {"joiner", make_joiner},        {"cycler", make_cycler}, {"raise_exception", raise_exception},
     {"strftime_now", strftime_now},
 };
 
@@ -108,7 +116,8 @@ constexpr Global kGlobals[] = {
 
 std::optional<Value> find_global(std::string_view name) {
   for (const Global& global : kGlobals) {
-    if (name == global.name) return Value(ObjectPtr(std::make_shared<Function>(global.name, global.body)));
+    if (name == global.name)
+      return Value(ObjectPtr(std::make_shared<Function>(global.name, global.body)));
   }
   return std::nullopt;
 }

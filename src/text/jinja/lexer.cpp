@@ -13,7 +13,8 @@ namespace {
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<uint8_t>(c) >= 0x80;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         static_cast<uint8_t>(c) >= 0x80;
 }
 
 std::string_view rstrip(std::string_view text) {
@@ -97,7 +98,8 @@ class Lexer {
     }
     const char kind = source_[tag + 1];
     data(tag, kind != '{');
-    const bool sign = tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+');
+    const bool sign =
+        tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+');
     const size_t inside = tag + (sign ? 3 : 2);
     if (kind == '#') {
       comment(tag, inside);
@@ -112,7 +114,8 @@ class Lexer {
 
   void comment(size_t tag, size_t inside) {
     const size_t close = source_.find("#}", inside);
-    if (close == std::string_view::npos) fail(tag, "expected '#}' to end this comment, found the end");
+    if (close == std::string_view::npos)
+      fail(tag, "expected '#}' to end this comment, found the end");
     const bool sign = close > inside && (source_[close - 1] == '-' || source_[close - 1] == '+');
     move_to(tag_end(close - (sign ? 1 : 0), "#}", true));
   }
@@ -238,8 +241,9 @@ class Lexer {
     std::string text;
     if (base != 10) {
       first = begin + 2;
-      for (end = first; end < source_.size() && (std::isxdigit(static_cast<uint8_t>(source_[end])) ||
-                                                 source_[end] == '_');) {
+      for (end = first;
+           end < source_.size() &&
+           (std::isxdigit(static_cast<uint8_t>(source_[end])) || source_[end] == '_');) {
         ++end;
       }
     }
@@ -248,7 +252,8 @@ class Lexer {
     int64_t value = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
     if (error == std::errc::result_out_of_range) {
-      fail(begin, fmt::format("the number {} does not fit 64 bits", source_.substr(begin, end - begin)));
+      fail(begin,
+           fmt::format("the number {} does not fit 64 bits", source_.substr(begin, end - begin)));
     }
     if (error != std::errc() || rest != text.data() + text.size()) {
       fail(begin, fmt::format("'{}' is not a number", source_.substr(begin, end - begin)));
@@ -298,8 +303,8 @@ class Lexer {
     } else if (c >= '0' && c <= '7') {
       base = 8;
       begin = pos + 1;
-      for (count = 1; count < 3 && begin + count < source_.size() && source_[begin + count] >= '0' &&
-                      source_[begin + count] <= '7';) {
+      for (count = 1; count < 3 && begin + count < source_.size() &&
+                      source_[begin + count] >= '0' && source_[begin + count] <= '7';) {
         ++count;
       }
     } else if (c == 'N') {

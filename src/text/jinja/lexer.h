@@ -27,7 +27,7 @@ enum class TokenKind : uint8_t {
 
 struct Token {
   TokenKind kind = TokenKind::end;
-  std::string text;   // data, name, string (unescaped), operator
+  std::string text;  // data, name, string (unescaped), operator
   int64_t integer = 0;
   double floating = 0.0;
   uint32_t offset = 0;  // into the normalized source

@@ -69,7 +69,9 @@ std::optional<Value> Loop::attribute(Runtime&, std::string_view name) {
   if (name == "nextitem") return peek() ? *after_ : Value::undefined("there is no next item");
   Function::Body body = nullptr;
   if (name == "cycle") {
-    body = [](Runtime&, const Value& self, const Arguments& a) { return self.object<Loop>()->cycle(a); };
+    body = [](Runtime&, const Value& self, const Arguments& a) {
+      return self.object<Loop>()->cycle(a);
+    };
   } else if (name == "changed") {
     body = [](Runtime& r, const Value& self, const Arguments& a) {
       return self.object<Loop>()->changed(r, a);

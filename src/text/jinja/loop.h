@@ -38,7 +38,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
  private:
   Value cycle(const Arguments& arguments);
   Value changed(Runtime&, const Arguments& arguments);
-  bool peek() const;         // fills `after_`; false at the end
+  bool peek() const;  // fills `after_`; false at the end
   int64_t count() const;
 
   mutable std::vector<Value> source_;

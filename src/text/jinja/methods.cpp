@@ -78,7 +78,8 @@ Value split(Runtime& runtime, const Value& self, const Arguments& arguments, boo
   const std::string_view view = text;
   if (separator && !from_right) {
     size_t begin = 0;
-    for (size_t found; most > 0 && (found = view.find(*separator, begin)) != std::string_view::npos; --most) {
+    for (size_t found; most > 0 && (found = view.find(*separator, begin)) != std::string_view::npos;
+         --most) {
       parts.push_back(view.substr(begin, found - begin));
       begin = found + separator->size();
     }
@@ -119,7 +120,8 @@ Value split(Runtime& runtime, const Value& self, const Arguments& arguments, boo
   }
   runtime.step(static_cast<int64_t>(parts.size()));
   std::vector<Value> items;
-  for (const std::string_view part : parts) items.push_back(same_kind(runtime, self, std::string(part)));
+  for (const std::string_view part : parts)
+    items.push_back(same_kind(runtime, self, std::string(part)));
   return runtime.list(std::move(items));
 }
 
@@ -182,7 +184,8 @@ Value affix(Runtime& runtime, const Value& self, const Arguments& arguments) {
 
 template <bool from_right, bool must_exist>
 Value find(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const char* name = must_exist ? (from_right ? "rindex" : "index") : (from_right ? "rfind" : "find");
+  const char* name =
+      must_exist ? (from_right ? "rindex" : "index") : (from_right ? "rfind" : "find");
   const auto a = bind(arguments, name, {"sub", "start", "end"}, 1);
   const std::string& wanted = to_text(*a[0], name);
   int64_t first = 0;
@@ -207,15 +210,18 @@ Value count(Runtime& runtime, const Value& self, const Arguments& arguments) {
   if (empty_range) return Value(int64_t{0});
   if (wanted.empty()) return Value(length(runtime, Value::string(std::string(text))) + 1);
   int64_t total = 0;
-  for (size_t pos = 0; (pos = text.find(wanted, pos)) != std::string_view::npos; pos += wanted.size()) ++total;
+  for (size_t pos = 0; (pos = text.find(wanted, pos)) != std::string_view::npos;
+       pos += wanted.size())
+    ++total;
   return Value(total);
 }
 
 Value replace(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, "replace", {"old", "new", "count"}, 2);
   const int64_t times = a[2] == nullptr ? -1 : to_int(*a[2], "replace: count");
-  return same_kind(runtime, self, replace_text(runtime, self.text(), to_text(*a[0], "replace: old"),
-                                               to_text(*a[1], "replace: new"), times));
+  return same_kind(runtime, self,
+                   replace_text(runtime, self.text(), to_text(*a[0], "replace: old"),
+                                to_text(*a[1], "replace: new"), times));
 }
 
 Value join(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -237,7 +243,8 @@ Value justify(Runtime& runtime, const Value& self, const Arguments& arguments) {
   char32_t fill = ' ';
   if (a[1] != nullptr) {
     const auto points = code_points(to_text(*a[1], "fillchar"));
-    if (points.size() != 1) throw TemplateError{"The fill character must be exactly one character long"};
+    if (points.size() != 1)
+      throw TemplateError{"The fill character must be exactly one character long"};
     fill = points[0];
   }
   return same_kind(runtime, self, pad(runtime, self, to_int(*a[0], "width"), fill, align));
@@ -249,7 +256,8 @@ Value zfill(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const bool sign = text.starts_with('-') || text.starts_with('+');
   const int64_t width = to_int(*a[0], "zfill: width") - (sign ? 1 : 0);
   const Value digits = Value::string(text.substr(sign ? 1 : 0));
-  return same_kind(runtime, self, text.substr(0, sign ? 1 : 0) + pad(runtime, digits, width, '0', Align::right));
+  return same_kind(runtime, self,
+                   text.substr(0, sign ? 1 : 0) + pad(runtime, digits, width, '0', Align::right));
 }
 
 template <bool at_end>
@@ -258,8 +266,9 @@ Value remove_affix(Runtime& runtime, const Value& self, const Arguments& argumen
   const std::string& text = self.text();
   const std::string& affix_text = to_text(*a[0], "the affix");
   if (at_end ? !text.ends_with(affix_text) : !text.starts_with(affix_text)) return self;
-  return same_kind(runtime, self, at_end ? text.substr(0, text.size() - affix_text.size())
-                                         : text.substr(affix_text.size()));
+  return same_kind(
+      runtime, self,
+      at_end ? text.substr(0, text.size() - affix_text.size()) : text.substr(affix_text.size()));
 }
 
 Value splitlines(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -361,8 +370,10 @@ constexpr Method kStringMethods[] = {
     {"rstrip", do_strip<Side::right>},
     {"split", [](Runtime& r, const Value& s, const Arguments& a) { return split(r, s, a, false); }},
     {"rsplit", [](Runtime& r, const Value& s, const Arguments& a) { return split(r, s, a, true); }},
-    {"partition", [](Runtime& r, const Value& s, const Arguments& a) { return partition(r, s, a, false); }},
-    {"rpartition", [](Runtime& r, const Value& s, const Arguments& a) { return partition(r, s, a, true); }},
+    {"partition",
+     [](Runtime& r, const Value& s, const Arguments& a) { return partition(r, s, a, false); }},
+    {"rpartition",
+     [](Runtime& r, const Value& s, const Arguments& a) { return partition(r, s, a, true); }},
     {"splitlines", splitlines},
     {"startswith", affix<false>},
     {"endswith", affix<true>},
@@ -410,7 +421,8 @@ constexpr Method kFloatMethods[] = {{"is_integer", is_integer}};
 
 template <size_t n>
 MethodBody look_up(const Method (&methods)[n], std::string_view name) {
-  const auto* it = std::find_if(std::begin(methods), std::end(methods), [&](const Method& m) { return m.name == name; });
+  const auto* it = std::find_if(std::begin(methods), std::end(methods),
+                                [&](const Method& m) { return m.name == name; });
   return it == std::end(methods) ? nullptr : it->body;
 }
 

@@ -47,8 +47,9 @@ std::optional<Value> Iterator::next() {
 }
 
 std::vector<Value> Iterator::iterate(Runtime&) {
-  std::vector<Value> rest(std::make_move_iterator(items_.begin() + static_cast<std::ptrdiff_t>(pos_)),
-                          std::make_move_iterator(items_.end()));
+  std::vector<Value> rest(
+      std::make_move_iterator(items_.begin() + static_cast<std::ptrdiff_t>(pos_)),
+      std::make_move_iterator(items_.end()));
   items_.clear();
   pos_ = 0;
   return rest;
@@ -56,9 +57,12 @@ std::vector<Value> Iterator::iterate(Runtime&) {
 
 std::string DictView::type_name() const {
   switch (kind_) {
-    case Kind::keys: return "dict_keys";
-    case Kind::values: return "dict_values";
-    case Kind::items: return "dict_items";
+    case Kind::keys:
+      return "dict_keys";
+    case Kind::values:
+      return "dict_values";
+    case Kind::items:
+      return "dict_items";
   }
   return "";
 }
@@ -70,10 +74,15 @@ std::string DictView::repr(Runtime& runtime, int depth) const {
     if (!first) out += ", ";
     first = false;
     switch (kind_) {
-      case Kind::keys: out += jinja::repr(runtime, key, depth); break;
-      case Kind::values: out += jinja::repr(runtime, value, depth); break;
+      case Kind::keys:
+        out += jinja::repr(runtime, key, depth);
+        break;
+      case Kind::values:
+        out += jinja::repr(runtime, value, depth);
+        break;
       case Kind::items:
-        out += "(" + jinja::repr(runtime, key, depth) + ", " + jinja::repr(runtime, value, depth) + ")";
+        out += "(" + jinja::repr(runtime, key, depth) + ", " + jinja::repr(runtime, value, depth) +
+               ")";
         break;
     }
   }
@@ -84,9 +93,15 @@ std::vector<Value> DictView::iterate(Runtime& runtime) {
   std::vector<Value> items;
   for (const auto& [key, value] : dict_.as_dict().entries()) {
     switch (kind_) {
-      case Kind::keys: items.push_back(key); break;
-      case Kind::values: items.push_back(value); break;
-      case Kind::items: items.push_back(runtime.tuple({key, value})); break;
+      case Kind::keys:
+        items.push_back(key);
+        break;
+      case Kind::values:
+        items.push_back(value);
+        break;
+      case Kind::items:
+        items.push_back(runtime.tuple({key, value}));
+        break;
     }
   }
   return items;
@@ -114,8 +129,8 @@ std::optional<Value> Namespace::item(Runtime& runtime, const Value& key) {
 
 void Namespace::set(Runtime& runtime, const std::string& name, Value value) {
   if (name.starts_with('_')) {
-    throw TemplateError{fmt::format(
-        "a namespace cannot hold names that begin with an underscore, got '{}'", name)};
+    throw TemplateError{
+        fmt::format("a namespace cannot hold names that begin with an underscore, got '{}'", name)};
   }
   values_.set(runtime, Value::string(name), std::move(value));
 }

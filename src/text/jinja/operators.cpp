@@ -73,9 +73,12 @@ Value integers(BinaryOp op, int64_t a, int64_t b) {
 
 Value doubles(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::add: return Value(a + b);
-    case BinaryOp::subtract: return Value(a - b);
-    case BinaryOp::multiply: return Value(a * b);
+    case BinaryOp::add:
+      return Value(a + b);
+    case BinaryOp::subtract:
+      return Value(a - b);
+    case BinaryOp::multiply:
+      return Value(a * b);
     case BinaryOp::divide:
       if (b == 0.0) throw TemplateError{"float division by zero"};
       return Value(a / b);
@@ -192,8 +195,8 @@ Value binary(Runtime& runtime, BinaryOp op, const Value& a, const Value& b) {
           fmt::format("can only concatenate str (not \"{}\") to str", type_name(b))};
     }
     if (a.is_sequence()) {
-      throw TemplateError{fmt::format("can only concatenate {0} (not \"{1}\") to {0}", type_name(a),
-                                      type_name(b))};
+      throw TemplateError{
+          fmt::format("can only concatenate {0} (not \"{1}\") to {0}", type_name(a), type_name(b))};
     }
   }
   if (op == BinaryOp::multiply) {
@@ -212,7 +215,8 @@ Value unary(Runtime& runtime, UnaryOp op, const Value& value) {
     if (op == UnaryOp::negate && __builtin_sub_overflow(int64_t{0}, result, &result)) overflow();
     return Value(result);
   }
-  if (value.is_float()) return Value(op == UnaryOp::negate ? -value.as_double() : value.as_double());
+  if (value.is_float())
+    return Value(op == UnaryOp::negate ? -value.as_double() : value.as_double());
   throw TemplateError{fmt::format("bad operand type for unary {}: '{}'",
                                   op == UnaryOp::negate ? '-' : '+', type_name(value))};
 }
@@ -220,8 +224,8 @@ Value unary(Runtime& runtime, UnaryOp op, const Value& value) {
 bool contains(Runtime& runtime, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) {
-      throw TemplateError{fmt::format("'in <string>' requires string as left operand, not {}",
-                                      type_name(item))};
+      throw TemplateError{
+          fmt::format("'in <string>' requires string as left operand, not {}", type_name(item))};
     }
     runtime.step(static_cast<int64_t>(container.text().size() / 64));
     return container.text().find(item.text()) != std::string::npos;
@@ -248,14 +252,26 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
 
 bool compare_op(Runtime& runtime, CompareOp op, const Value& a, const Value& b) {
   switch (op) {
-    case CompareOp::eq: return equal(runtime, a, b);
-    case CompareOp::ne: return !equal(runtime, a, b);
-    case CompareOp::lt: return compare(runtime, a, b, "<") == -1;
-    case CompareOp::le: { const int order = compare(runtime, a, b, "<="); return order == -1 || order == 0; }
-    case CompareOp::gt: return compare(runtime, a, b, ">") == 1;
-    case CompareOp::ge: { const int order = compare(runtime, a, b, ">="); return order == 1 || order == 0; }
-    case CompareOp::in: return contains(runtime, b, a);
-    case CompareOp::not_in: return !contains(runtime, b, a);
+    case CompareOp::eq:
+      return equal(runtime, a, b);
+    case CompareOp::ne:
+      return !equal(runtime, a, b);
+    case CompareOp::lt:
+      return compare(runtime, a, b, "<") == -1;
+    case CompareOp::le: {
+      const int order = compare(runtime, a, b, "<=");
+      return order == -1 || order == 0;
+    }
+    case CompareOp::gt:
+      return compare(runtime, a, b, ">") == 1;
+    case CompareOp::ge: {
+      const int order = compare(runtime, a, b, ">=");
+      return order == 1 || order == 0;
+    }
+    case CompareOp::in:
+      return contains(runtime, b, a);
+    case CompareOp::not_in:
+      return !contains(runtime, b, a);
   }
   return false;
 }
@@ -320,8 +336,8 @@ std::optional<Value> find_attribute(Runtime& runtime, const Value& object, std::
     if (name == "list") return object.as_sequence().items[1];
   }
   if (forbidden_method(object, name)) {
-    return Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name,
-                                        type_name(object)));
+    return Value::undefined(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }
   return find_method(runtime, object, name);
 }
@@ -342,9 +358,11 @@ Value get_item(Runtime& runtime, const Value& object, const Value& key) {
   if (auto value = find_item(runtime, object, key)) return *std::move(value);
   if (key.is_string()) {
     if (auto value = find_attribute(runtime, object, key.text())) return *std::move(value);
-    return Value::undefined(fmt::format("{} has no attribute {}", object_name(object), repr_string(key.text())));
+    return Value::undefined(
+        fmt::format("{} has no attribute {}", object_name(object), repr_string(key.text())));
   }
-  return Value::undefined(fmt::format("{} has no element {}", object_name(object), repr(runtime, key)));
+  return Value::undefined(
+      fmt::format("{} has no element {}", object_name(object), repr(runtime, key)));
 }
 
 Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
@@ -356,8 +374,8 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
   if (object.is_string()) {
     const std::vector<char32_t> points = code_points(object.text());
     runtime.step(static_cast<int64_t>(points.size() / 64));
-    const int64_t count =
-        slice_bounds(static_cast<int64_t>(points.size()), start, stop, std::max(step, -INT64_MAX), first);
+    const int64_t count = slice_bounds(static_cast<int64_t>(points.size()), start, stop,
+                                       std::max(step, -INT64_MAX), first);
     std::string out;
     for (int64_t i = 0; i < count; ++i) {
       append_code_point(out, points[static_cast<size_t>(first + i * step)]);
@@ -367,17 +385,19 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
   std::vector<Value> source;
   if (object.is_sequence()) {
     source = object.as_sequence().items;
-  } else if (object.is_object() && object.as_object().has_items() && object.as_object().iterable()) {
+  } else if (object.is_object() && object.as_object().has_items() &&
+             object.as_object().iterable()) {
     source = object.as_object().iterate(runtime);
   } else {
     return Value::undefined(fmt::format("{} cannot be sliced", object_name(object)));
   }
-  const int64_t count =
-      slice_bounds(static_cast<int64_t>(source.size()), start, stop, std::max(step, -INT64_MAX), first);
+  const int64_t count = slice_bounds(static_cast<int64_t>(source.size()), start, stop,
+                                     std::max(step, -INT64_MAX), first);
   runtime.step(count / 8);
   std::vector<Value> items;
   items.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) items.push_back(source[static_cast<size_t>(first + i * step)]);
+  for (int64_t i = 0; i < count; ++i)
+    items.push_back(source[static_cast<size_t>(first + i * step)]);
   return object.is_tuple() ? runtime.tuple(std::move(items)) : runtime.list(std::move(items));
 }
 

@@ -35,7 +35,8 @@ std::string repr_double(double value) {
     if (count > 1) out += "." + digits.substr(1);
     return out + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
   }
-  if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0)
+    return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   if (count <= exponent + 1) {
     return out + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
   }
@@ -77,8 +78,7 @@ namespace {
 void check_size(Runtime& runtime, const std::string& out) {
   runtime.step();
   if (static_cast<int64_t>(out.size()) > runtime.limits().output) {
-    throw TemplateError{
-        fmt::format("a string of more than {} MiB", runtime.limits().output >> 20)};
+    throw TemplateError{fmt::format("a string of more than {} MiB", runtime.limits().output >> 20)};
   }
 }
 
@@ -125,13 +125,27 @@ void append_json_string(std::string_view text, bool ensure_ascii, std::string& o
     const size_t begin = pos;
     const char32_t c = next_code_point(text, pos);
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\f': out += "\\f"; break;
-      case '\b': out += "\\b"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
       default:
         if (c < 0x20 || (ensure_ascii && c >= 0x7F && c < 0x10000)) {
           out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
@@ -159,8 +173,8 @@ std::string json_key(const Value& key) {
   if (key.is_none()) return "null";
   if (key.is_bool()) return key.as_bool() ? "true" : "false";
   if (key.is_number()) return json_number(key);
-  throw TemplateError{fmt::format("tojson: keys must be str, int, float, bool or None, not {}",
-                                  type_name(key))};
+  throw TemplateError{
+      fmt::format("tojson: keys must be str, int, float, bool or None, not {}", type_name(key))};
 }
 
 class JsonWriter {

@@ -49,39 +49,41 @@ constexpr Entry kTests[] = {
     {"none", [](Runtime&, const Value& v, const Arguments&) { return v.is_none(); }},
     {"boolean", [](Runtime&, const Value& v, const Arguments&) { return v.is_bool(); }},
     {"true", [](Runtime&, const Value& v, const Arguments&) { return v.is_bool() && v.as_bool(); }},
-    {"false", [](Runtime&, const Value& v, const Arguments&) { return v.is_bool() && !v.as_bool(); }},
+    {"false",
+     [](Runtime&, const Value& v, const Arguments&) { return v.is_bool() && !v.as_bool(); }},
     {"integer", [](Runtime&, const Value& v, const Arguments&) { return v.is_int(); }},
     {"float", [](Runtime&, const Value& v, const Arguments&) { return v.is_float(); }},
     {"number", [](Runtime&, const Value& v, const Arguments&) { return v.is_number(); }},
     {"string", [](Runtime&, const Value& v, const Arguments&) { return v.is_string(); }},
     {"mapping", [](Runtime&, const Value& v, const Arguments&) { return v.is_dict(); }},
     {"iterable", is_iterable},
-    {"sequence", [](Runtime&, const Value& v, const Arguments&) {
+    {"sequence",
+     [](Runtime&, const Value& v, const Arguments&) {
        return v.is_sequence() || v.is_dict() || v.is_string() || v.is_undefined() ||
               (v.is_object() && v.as_object().has_items() && v.as_object().iterable());
      }},
-    {"callable", [](Runtime&, const Value& v, const Arguments&) {
+    {"callable",
+     [](Runtime&, const Value& v, const Arguments&) {
        return v.is_undefined() || (v.is_object() && v.as_object().callable());
      }},
     {"escaped", [](Runtime&, const Value& v, const Arguments&) { return v.is_markup(); }},
     {"odd", [](Runtime& r, const Value& v, const Arguments&) { return has_rest(r, v, 2, 1); }},
     {"even", [](Runtime& r, const Value& v, const Arguments&) { return has_rest(r, v, 2, 0); }},
-    {"divisibleby", [](Runtime& r, const Value& v, const Arguments& a) {
+    {"divisibleby",
+     [](Runtime& r, const Value& v, const Arguments& a) {
        const Value& divisor = *bind(a, "divisibleby", {"num"}, 1)[0];
        return equal(r, binary(r, BinaryOp::modulo, v, divisor), Value(int64_t{0}));
      }},
     {"lower", is_case<is_lower, is_upper>},
     {"upper", is_case<is_upper, is_lower>},
-    {"sameas", [](Runtime&, const Value& v, const Arguments& a) { return v.identical(only(a, "sameas")); }},
-    {"in", [](Runtime& r, const Value& v, const Arguments& a) {
-       return contains(r, *bind(a, "in", {"seq"}, 1)[0], v);
-     }},
-    {"filter", [](Runtime&, const Value& v, const Arguments&) {
-       return v.is_string() && find_filter(v.text()) != nullptr;
-     }},
-    {"test", [](Runtime&, const Value& v, const Arguments&) {
-       return v.is_string() && find_test(v.text()) != nullptr;
-     }},
+    {"sameas",
+     [](Runtime&, const Value& v, const Arguments& a) { return v.identical(only(a, "sameas")); }},
+    {"in", [](Runtime& r, const Value& v,
+              const Arguments& a) { return contains(r, *bind(a, "in", {"seq"}, 1)[0], v); }},
+    {"filter", [](Runtime&, const Value& v,
+                  const Arguments&) { return v.is_string() && find_filter(v.text()) != nullptr; }},
+    {"test", [](Runtime&, const Value& v,
+                const Arguments&) { return v.is_string() && find_test(v.text()) != nullptr; }},
     {"eq", compare_with<CompareOp::eq>},
     {"equalto", compare_with<CompareOp::eq>},
     {"==", compare_with<CompareOp::eq>},
@@ -102,7 +104,8 @@ constexpr Entry kTests[] = {
 }  // namespace
 
 TestFunction find_test(std::string_view name) {
-  const auto* it = std::find_if(std::begin(kTests), std::end(kTests), [&](const Entry& e) { return e.name == name; });
+  const auto* it = std::find_if(std::begin(kTests), std::end(kTests),
+                                [&](const Entry& e) { return e.name == name; });
   return it == std::end(kTests) ? nullptr : it->function;
 }
 

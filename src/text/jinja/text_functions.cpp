@@ -28,7 +28,8 @@ std::string replace_text(Runtime& runtime, std::string_view text, std::string_vi
   const auto add = [&](std::string_view piece) {
     out += piece;
     if (static_cast<int64_t>(out.size()) > runtime.limits().output) {
-      throw TemplateError{fmt::format("replace makes more than {} MiB", runtime.limits().output >> 20)};
+      throw TemplateError{
+          fmt::format("replace makes more than {} MiB", runtime.limits().output >> 20)};
     }
   };
   if (count < 0) count = std::numeric_limits<int64_t>::max();
@@ -60,7 +61,8 @@ std::string pad(Runtime& runtime, const Value& value, int64_t width, char32_t fi
   const int64_t size = length(runtime, value);
   const int64_t total = std::max<int64_t>(width - size, 0);
   if (total > runtime.limits().output) {
-    throw TemplateError{fmt::format("a width of {}; at most {} is allowed", width, runtime.limits().output)};
+    throw TemplateError{
+        fmt::format("a width of {}; at most {} is allowed", width, runtime.limits().output)};
   }
   int64_t left = 0;
   if (align == Align::right) left = total;
@@ -149,7 +151,8 @@ std::optional<double> parse_double(std::string_view text) {
   const double sign = rest.starts_with('-') ? -1.0 : 1.0;
   if (lower == "inf" || lower == "infinity") return sign * std::numeric_limits<double>::infinity();
   if (lower == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (unsigned_text.empty() || std::isalpha(static_cast<uint8_t>(unsigned_text.front()))) return std::nullopt;
+  if (unsigned_text.empty() || std::isalpha(static_cast<uint8_t>(unsigned_text.front())))
+    return std::nullopt;
   double value = 0.0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
   if (end != rest.data() + rest.size()) return std::nullopt;

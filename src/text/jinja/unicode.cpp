@@ -14,12 +14,11 @@ struct Special {
 
 // The upper-case mappings of one character to several (Unicode SpecialCasing, unconditional).
 constexpr Special kSpecialUpper[] = {
-    {0xDF, "SS"},       {0x149, "ʼN"},      {0x1F0, "J̌"},      {0x390, "Ϊ́"},
-    {0x3B0, "Ϋ́"},       {0x587, "ԵՒ"},      {0x1E96, "H̱"},     {0x1E97, "T̈"},
-    {0x1E98, "W̊"},      {0x1E99, "Y̊"},      {0x1E9A, "Aʾ"},    {0xFB00, "FF"},
-    {0xFB01, "FI"},     {0xFB02, "FL"},     {0xFB03, "FFI"},   {0xFB04, "FFL"},
-    {0xFB05, "ST"},     {0xFB06, "ST"},     {0xFB13, "ՄՆ"},    {0xFB14, "ՄԵ"},
-    {0xFB15, "ՄԻ"},     {0xFB16, "ՎՆ"},     {0xFB17, "ՄԽ"},
+    {0xDF, "SS"},    {0x149, "ʼN"},  {0x1F0, "J̌"},   {0x390, "Ϊ́"},   {0x3B0, "Ϋ́"},
+    {0x587, "ԵՒ"},   {0x1E96, "H̱"},  {0x1E97, "T̈"},  {0x1E98, "W̊"},  {0x1E99, "Y̊"},
+    {0x1E9A, "Aʾ"},  {0xFB00, "FF"}, {0xFB01, "FI"}, {0xFB02, "FL"}, {0xFB03, "FFI"},
+    {0xFB04, "FFL"}, {0xFB05, "ST"}, {0xFB06, "ST"}, {0xFB13, "ՄՆ"}, {0xFB14, "ՄԵ"},
+    {0xFB15, "ՄԻ"},  {0xFB16, "ՎՆ"}, {0xFB17, "ՄԽ"},
 };
 
 bool is_escaped_byte(char32_t c) { return c >= 0xDC80 && c <= 0xDCFF; }
@@ -148,13 +147,14 @@ bool valid_utf8(std::string_view text, size_t& bad_offset) {
 }
 
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<uint8_t>(c) < 0x80; });
 }
 
 bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
 }
 
 bool is_alpha(char32_t c) {
@@ -177,9 +177,7 @@ bool is_numeric(char32_t c) {
 }
 
 bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower(char32_t c) {
-  return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
-}
+bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA; }
 bool is_title(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
 bool is_word(char32_t c) { return c == '_' || is_alpha(c) || is_numeric(c); }
 
@@ -187,9 +185,14 @@ bool is_printable(char32_t c) {
   if (c < 0x7F) return c >= 0x20;
   if (is_escaped_byte(c)) return false;
   switch (category(c)) {
-    case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO: case UTF8PROC_CATEGORY_CN: case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP: case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
       return false;
     default:
       return true;

@@ -25,9 +25,9 @@ bool is_numeric(char32_t c);
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_title(char32_t c);
-bool is_word(char32_t c);       // \w of a Python pattern
+bool is_word(char32_t c);  // \w of a Python pattern
 bool is_printable(char32_t c);
-bool is_line_break(char32_t c); // where str.splitlines splits
+bool is_line_break(char32_t c);  // where str.splitlines splits
 
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);

@@ -51,8 +51,8 @@ Value Value::sequence(std::vector<Value> items, bool tuple, bool group) {
   if (depth > kMaxDataDepth) {
     throw TemplateError{fmt::format("data nested deeper than {} levels", kMaxDataDepth)};
   }
-  return Value(SequencePtr(
-      std::make_shared<Sequence>(Sequence{std::move(items), tuple, group, depth})));
+  return Value(
+      SequencePtr(std::make_shared<Sequence>(Sequence{std::move(items), tuple, group, depth})));
 }
 
 int Value::depth() const {
