@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/result.h"
 #include "base/buffer.h"
+#include "base/result.h"
 #include "base/thread_pool.h"
 
 namespace ringkeep::cli {

@@ -190,10 +190,11 @@ Result<int> bench_command(const Options& options) {
   std::vector<Row> rows;
   for (const int64_t depth : options.depths)
     for (size_t codec = 0; codec < options.codecs.size(); ++codec)
-      rows.push_back({.codec = codec, .depth = depth,
-                      .decode_bytes = decode_bytes(*sessions[codec].engine,
-                                                   std::max<int64_t>(depth, 1) +
-                                                       (options.decode + 1) / 2)});
+      rows.push_back(
+          {.codec = codec,
+           .depth = depth,
+           .decode_bytes = decode_bytes(*sessions[codec].engine,
+                                        std::max<int64_t>(depth, 1) + (options.decode + 1) / 2)});
   const InterruptScope scope;
   Progress progress("bench", static_cast<double>(rows.size()) * options.repetitions);
   double done = 0;
@@ -210,7 +211,7 @@ Result<int> bench_command(const Options& options) {
   meter.measure();
   const std::string machine = fmt::format("{}, {} threads", cpu_name(), options.runtime.threads);
   (options.model.json ? print_rows_json : print_rows_text)(rows, options, machine,
-                                                          meter.best_gb_s());
+                                                           meter.best_gb_s());
   return 0;
 }
 
@@ -224,16 +225,32 @@ Command add_bench(CLI::App& app) {
   add_json_option(*command, options->model);
   const char* group = "Measurement";
   command->add_option("-p,--prompt-tokens", options->prompt, "tokens to prefill")
-      ->type_name("N")->check(CLI::PositiveNumber)->capture_default_str()->group(group);
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
   command->add_option("-n,--max-tokens", options->decode, "tokens to decode")
-      ->type_name("N")->check(CLI::PositiveNumber)->capture_default_str()->group(group);
-  command->add_option("-d,--depths", options->depths,
-                      "tokens already in the cache, multiples of --chunk")
-      ->type_name("N,...")->delimiter(',')->capture_default_str()->group(group);
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  command
+      ->add_option("-d,--depths", options->depths,
+                   "tokens already in the cache, multiples of --chunk")
+      ->type_name("N,...")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->group(group);
   command->add_option("--codecs", options->codecs, "codecs of the cache (see run --kv-bits)")
-      ->type_name("CODEC,...")->delimiter(',')->capture_default_str()->group(group);
+      ->type_name("CODEC,...")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->group(group);
   command->add_option("-r,--repetitions", options->repetitions, "the median of this many counts")
-      ->type_name("N")->check(CLI::PositiveNumber)->capture_default_str()->group(group);
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
   add_cache_options(*command, options->cache, false);
   add_runtime_options(*command, options->runtime);
   return {command, [options] { return bench_command(*options); }};

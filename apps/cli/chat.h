@@ -20,8 +20,8 @@ Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData
 // The messages that a conversation begins with: the system message, or none.
 Json first_messages(const std::string& system);
 
-// Reads lines from the terminal until end of file. With `chat_template` null every line is completed
-// as plain text, each on its own. `base` holds what every request has in common.
+// Reads lines from the terminal until end of file. With `chat_template` null every line is
+// completed as plain text, each on its own. `base` holds what every request has in common.
 Result<int> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
                  const std::string& system, engine::Request base);
 

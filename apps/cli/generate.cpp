@@ -28,7 +28,7 @@ Result<Generation> generate(engine::Engine& engine, engine::Request request,
       generation.tokens.insert(generation.tokens.end(), event.tokens.begin(), event.tokens.end());
       if (event.finish != engine::FinishReason::none) generation.finish = event.finish;
     }
-    generation.kv_bytes_used = std::max(generation.kv_bytes_used, engine.store().bytes_used());
+    generation.kv_bytes = std::max(generation.kv_bytes, engine.store().bytes_used());
   }
   generation.stats = engine.stats(id);
   return generation;
@@ -43,7 +43,7 @@ double decoded_tokens(const Generation& generation) {
 
 }  // namespace
 
-Json generation_json(const engine::Engine& engine, const Generation& generation) {
+Json generation_json(const Generation& generation) {
   const engine::GenerationStats& stats = generation.stats;
   return Json{
       {"text", generation.text},
@@ -53,8 +53,7 @@ Json generation_json(const engine::Engine& engine, const Generation& generation)
       {"prompt_tokens", stats.prompt_tokens},
       {"prefill_tok_s", rate_json(static_cast<double>(stats.prompt_tokens), stats.prefill_seconds)},
       {"decode_tok_s", rate_json(decoded_tokens(generation), stats.decode_seconds)},
-      {"kv_bytes", engine.plan().kv_bytes},
-      {"kv_bytes_used", generation.kv_bytes_used},
+      {"kv_bytes", generation.kv_bytes},
       {"peak_rss_bytes", peak_memory_bytes()},
   };
 }
@@ -67,7 +66,7 @@ std::string generation_summary(const engine::Engine& engine, const Generation& g
       stats.prompt_tokens,
       rate_text(static_cast<double>(stats.prompt_tokens), stats.prefill_seconds),
       stats.generated_tokens, rate_text(decoded_tokens(generation), stats.decode_seconds),
-      human_bytes(static_cast<double>(generation.kv_bytes_used)),
+      human_bytes(static_cast<double>(generation.kv_bytes)),
       human_bytes(static_cast<double>(engine.plan().kv_bytes)),
       human_bytes(static_cast<double>(peak_memory_bytes())));
 }

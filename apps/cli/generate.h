@@ -15,16 +15,16 @@ struct Generation {
   std::string text;
   std::vector<int32_t> tokens;  // generated ids
   engine::FinishReason finish = engine::FinishReason::none;
-  bool interrupted = false;     // Ctrl-C ended it
+  bool interrupted = false;  // Ctrl-C ended it
   engine::GenerationStats stats;
-  size_t kv_bytes_used = 0;     // most cache bytes in use
+  size_t kv_bytes = 0;  // most cache bytes in use after a step
 };
 
 // `on_text` gets text as it becomes certain. Ctrl-C ends the generation early without an error.
 Result<Generation> generate(engine::Engine& engine, engine::Request request,
                             const std::function<void(const std::string&)>& on_text);
 
-Json generation_json(const engine::Engine& engine, const Generation& generation);
+Json generation_json(const Generation& generation);
 // One line: tokens, speed, cache bytes, memory.
 std::string generation_summary(const engine::Engine& engine, const Generation& generation);
 

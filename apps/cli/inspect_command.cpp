@@ -70,8 +70,7 @@ void print_inspect_text(const checkpoint::Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
     const Repack repack = repack_of(tensor);
     fmt::print("{:<{}}  {:<10} {:<{}} {:>12}  {}: {}\n", name, name_width, tensor.type_name,
-               shape_text(tensor.shape), shape_width, tensor.bytes, repack.fidelity,
-               repack.packed);
+               shape_text(tensor.shape), shape_width, tensor.bytes, repack.fidelity, repack.packed);
   }
 }
 

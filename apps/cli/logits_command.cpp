@@ -75,9 +75,13 @@ Command add_logits(CLI::App& app) {
   input->add_option("--text-file", options->text_file, "a file of text");
   input->require_option(1);
   command->add_option("--positions", options->positions, "rows to write, first:end")
-      ->type_name("A:B")->capture_default_str()->group("Output");
+      ->type_name("A:B")
+      ->capture_default_str()
+      ->group("Output");
   command->add_option("-o,--output", options->output, "the .npy file; -: standard output")
-      ->type_name("FILE")->required()->group("Output");
+      ->type_name("FILE")
+      ->required()
+      ->group("Output");
   add_cache_options(*command, options->cache);
   add_context_option(*command, options->cache);
   add_runtime_options(*command, options->runtime);

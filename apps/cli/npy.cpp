@@ -8,8 +8,8 @@
 namespace ringkeep::cli {
 
 std::string npy_header(int64_t rows, int64_t cols) {
-  std::string dict = fmt::format(
-      "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  std::string dict =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   // Magic (6), version (2), length (2) and the dictionary with its newline fill blocks of 64 bytes.
   const size_t unpadded = 10 + dict.size() + 1;
   dict.append((64 - unpadded % 64) % 64, ' ');

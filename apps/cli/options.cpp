@@ -25,8 +25,7 @@ Result<T> parse_number(std::string_view text, const char* what) {
 }  // namespace
 
 CLI::Option* add_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_flag("-v,--verbose", options.verbosity, "more log lines (-vv: debug)")
-      ->group("Output");
+  app.add_flag("-v,--verbose", options.verbosity, "more log lines (-vv: debug)")->group("Output");
   return app.add_option("MODEL", options.model, "model file, folder, org/name or `demo`")
       ->required();
 }
@@ -41,51 +40,76 @@ void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
     app.add_option("--kv-bits", flags.kv_bits,
                    "CODEC: f16, 8 6 5 4 3 2, KaVb, 5.5 4.5 3.5 2.5, affineB:G, or by layer kind "
                    "full=CODEC+sliding=CODEC")
-        ->type_name("CODEC")->capture_default_str()->group(group);
+        ->type_name("CODEC")
+        ->capture_default_str()
+        ->group(group);
     app.add_option("--kv-key-bits", flags.kv_key_bits, "the K half, over --kv-bits")
-        ->type_name("BITS")->group(group);
+        ->type_name("BITS")
+        ->group(group);
     app.add_option("--kv-value-bits", flags.kv_value_bits, "the V half, over --kv-bits")
-        ->type_name("BITS")->group(group);
+        ->type_name("BITS")
+        ->group(group);
     app.add_option("--kv-scheme", flags.kv_scheme, "hadamard or affine")
-        ->type_name("NAME")->capture_default_str()->group(group);
+        ->type_name("NAME")
+        ->capture_default_str()
+        ->group(group);
     app.add_option("--kv-group-size", flags.kv_group_size,
                    "channels under one scale; 0: hadamard a whole row, affine 64")
-        ->type_name("N")->capture_default_str()->group(group);
+        ->type_name("N")
+        ->capture_default_str()
+        ->group(group);
   }
   app.add_option("--quantized-kv-start", flags.quantized_kv_start,
                  "rows with a lower index stay f16")
-      ->type_name("N")->capture_default_str()->group(group);
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--max-kv-size", flags.max_kv_size,
                  "most tokens that a full layer holds; 0: unbounded")
-      ->type_name("N")->capture_default_str()->group(group);
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--keep", flags.keep, "first tokens that a bounded full layer never drops")
-      ->type_name("N")->capture_default_str()->group(group);
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--chunk,--prefill-step-size,--ubatch-size", flags.chunk,
                  "most tokens of a prefill step")
-      ->type_name("N")->capture_default_str()->group(group);
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
 }
 
 void add_context_option(CLI::App& app, CacheFlags& flags) {
   app.add_option("-c,--ctx,--ctx-size,--max-model-len", flags.ctx,
                  "most tokens of a sequence; 0: the trained context, at most 4096")
-      ->type_name("N")->capture_default_str()->group("Cache");
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Cache");
 }
 
 void add_weight_options(CLI::App& app, RuntimeOptions& options) {
   app.add_option("--weight-bits", options.weight_bits,
                  "quantize dense weights while loading: 2 3 4 5 6 8; 0: as they are")
-      ->type_name("BITS")->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}))
-      ->capture_default_str()->group("Weights");
+      ->type_name("BITS")
+      ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}))
+      ->capture_default_str()
+      ->group("Weights");
   app.add_option("--weight-group", options.weight_group, "columns under one scale: 32 64 128")
-      ->type_name("N")->check(CLI::IsMember({32, 64, 128}))
-      ->capture_default_str()->group("Weights");
+      ->type_name("N")
+      ->check(CLI::IsMember({32, 64, 128}))
+      ->capture_default_str()
+      ->group("Weights");
 }
 
 void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   options.threads = default_threads();
   const char* group = "Compute";
   app.add_option("-t,--threads", options.threads, "threads (default: the physical cores)")
-      ->type_name("N")->check(CLI::Range(1, 1024))->capture_default_str()->group(group);
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str()
+      ->group(group);
   app.add_flag("--exact", options.exact, "float32 activations in the weight products (slower)")
       ->group(group);
   app.add_flag("--explain-kernels", options.explain_kernels,
@@ -98,26 +122,38 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   const char* group = "Sampling";
   engine::SamplingParams& params = options.params;
   app.add_option("--temp,--temperature", params.temperature, "0: greedy")
-      ->capture_default_str()->group(group);
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--top-k", params.top_k, "0: off")->capture_default_str()->group(group);
   app.add_option("--top-p", params.top_p, "1: off")->capture_default_str()->group(group);
   app.add_option("--min-p", params.min_p, "0: off")->capture_default_str()->group(group);
   app.add_option("--repetition-penalty,--repeat-penalty", params.repetition_penalty,
                  "of tokens in prompt and output; 1: off")
-      ->capture_default_str()->group(group);
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--presence-penalty", params.presence_penalty, "of tokens in the output")
-      ->capture_default_str()->group(group);
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--frequency-penalty", params.frequency_penalty, "of tokens in the output")
-      ->capture_default_str()->group(group);
-  app.add_option("--logit-bias", options.logit_bias, "add BIAS to the logit of token ID (repeatable)")
-      ->type_name("ID:BIAS")->allow_extra_args(false)->group(group);
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--logit-bias", options.logit_bias,
+                 "add BIAS to the logit of token ID (repeatable)")
+      ->type_name("ID:BIAS")
+      ->allow_extra_args(false)
+      ->group(group);
   app.add_option("-s,--seed", params.seed, "seed of the random numbers")
-      ->capture_default_str()->group(group);
+      ->capture_default_str()
+      ->group(group);
   app.add_option("-n,--max-tokens,--n-predict", options.max_tokens,
                  "most tokens to generate; -1: until the context ends")
-      ->type_name("N")->capture_default_str()->group(group);
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--stop", options.stop, "end at this text (repeatable)")
-      ->type_name("TEXT")->allow_extra_args(false)->group(group);
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(group);
   app.add_flag("--ignore-eos", options.ignore_eos, "go on after an end token")->group(group);
 }
 
@@ -127,10 +163,10 @@ Result<engine::SamplingParams> sampling_params(const SamplingOptions& options) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos)
       return make_error(ErrorKind::usage, "--logit-bias: expected ID:BIAS, found \"{}\"", text);
-    const auto id = RK_TRY(parse_number<int32_t>(std::string_view(text).substr(0, colon),
-                                                 "--logit-bias (token id)"));
-    const auto bias = RK_TRY(parse_number<float>(std::string_view(text).substr(colon + 1),
-                                                 "--logit-bias (bias)"));
+    const auto id = RK_TRY(
+        parse_number<int32_t>(std::string_view(text).substr(0, colon), "--logit-bias (token id)"));
+    const auto bias = RK_TRY(
+        parse_number<float>(std::string_view(text).substr(colon + 1), "--logit-bias (bias)"));
     params.logit_bias.emplace_back(id, bias);
   }
   if (options.max_tokens == 0 || options.max_tokens < -1)
@@ -163,8 +199,8 @@ Result<std::vector<int32_t>> parse_token_ids(const std::string& text, int64_t vo
   std::vector<int32_t> ids;
   for (size_t at = text.find_first_not_of(kSeparators); at != std::string::npos;) {
     const size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
-    const auto id = RK_TRY(
-        parse_number<int32_t>(std::string_view(text).substr(at, end - at), "token ids"));
+    const auto id =
+        RK_TRY(parse_number<int32_t>(std::string_view(text).substr(at, end - at), "token ids"));
     if (id < 0 || id >= vocab_size)
       return make_error(ErrorKind::usage, "token ids: {} is outside the vocabulary [0, {})", id,
                         vocab_size);
@@ -196,9 +232,8 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags
   session.device = kernels::make_cpu_device(runtime.threads);
   session.ops = std::make_unique<kernels::Ops>(kernels::cpu_backend());
   if (runtime.explain_kernels) fmt::print(stderr, "{}", kernels::explain(*session.ops));
-  session.engine =
-      RK_TRY(engine::Engine::load(std::move(checkpoint), engine_options(flags, runtime),
-                                  *session.ops, *session.device));
+  session.engine = RK_TRY(engine::Engine::load(
+      std::move(checkpoint), engine_options(flags, runtime), *session.ops, *session.device));
   for (const std::string& warning : session.engine->plan().warnings) spdlog::warn("{}", warning);
   return session;
 }

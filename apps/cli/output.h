@@ -12,7 +12,8 @@ namespace ringkeep::cli {
 
 using Json = nlohmann::ordered_json;
 
-// One object on one line of stdout, in the order its keys were set. Bytes that are no UTF-8 become U+FFFD.
+// One object on one line of stdout, in the order its keys were set. Bytes that are no UTF-8 become
+// U+FFFD.
 void print_json(const Json& value);
 
 std::string human_bytes(double bytes);  // "512 B", "1.5 MiB"

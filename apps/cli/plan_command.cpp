@@ -35,7 +35,7 @@ std::optional<size_t> weight_bytes(const checkpoint::Checkpoint& checkpoint,
 
 // Activations of the largest step, for a model that can run.
 std::optional<size_t> scratch_bytes(const ModelConfig& config, const kv::KvPlan& plan) {
-  if (!plan.runnable() || !models::check_family(config).ok()) return std::nullopt;
+  if (!plan.runnable()) return std::nullopt;
   return models::activation_bytes(config, std::max<int64_t>(plan.chunk, plan.parallel));
 }
 
@@ -58,7 +58,8 @@ Json layer_json(const kv::LayerPlan& layer) {
       {"cache", kv::cache_class_name(layer.cache)},
       {"k", stored ? Json(kv::codec_name(layer.geometry.k)) : Json(nullptr)},
       {"v", stored ? Json(kv::codec_name(layer.geometry.v)) : Json(nullptr)},
-      {"bytes_per_token", optional_json(own && stored, static_cast<int64_t>(layer.bytes_per_token))},
+      {"bytes_per_token",
+       optional_json(own && stored, static_cast<int64_t>(layer.bytes_per_token))},
       {"max_tokens", optional_json(own && stored, layer.max_tokens)},
       {"max_bytes", optional_json(own && stored, static_cast<int64_t>(layer.max_bytes))},
   };
@@ -103,6 +104,7 @@ Result<int> plan_command(const Options& options) {
   const checkpoint::Checkpoint checkpoint = RK_TRY(open_for_plan(options.model.model));
   const kernels::Ops ops = kernels::cpu_backend();
   const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
+  // Layers that no build can run are told first: their refusals say more than the family's name.
   if (plan.runnable()) RK_TRY(models::check_family(checkpoint.config));
   const Totals totals{
       .weights = weight_bytes(checkpoint,
@@ -123,15 +125,17 @@ Result<int> plan_command(const Options& options) {
 }  // namespace
 
 Command add_plan(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("plan", "show the cache layer by layer, or what is refused; no weights needed");
+  CLI::App* command = app.add_subcommand(
+      "plan", "show the cache layer by layer, or what is refused; no weights needed");
   auto options = std::make_shared<Options>();
   add_model_options(*command, options->model);
   add_json_option(*command, options->model);
   add_cache_options(*command, options->cache);
   add_context_option(*command, options->cache);
   command->add_option("--parallel", options->cache.parallel, "sequences at the same time")
-      ->type_name("N")->capture_default_str()->group("Cache");
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Cache");
   add_weight_options(*command, options->weights);
   return {command, [options] { return plan_command(*options); }};
 }

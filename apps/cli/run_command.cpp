@@ -52,7 +52,7 @@ Result<int> complete(engine::Engine& engine, engine::Request request, bool json)
         std::fflush(stdout);
       }));
   if (json) {
-    print_json(generation_json(engine, generation));
+    print_json(generation_json(generation));
   } else {
     fmt::print("\n");
     std::fflush(stdout);
@@ -94,7 +94,8 @@ Result<int> run_command(const Options& options) {
   engine::Engine& engine = *session.engine;
   if (talk) {
     if (chat_template && !options.has_max_tokens) request.max_tokens = -1;
-    return chat(engine, chat_template ? &*chat_template : nullptr, options.system, std::move(request));
+    return chat(engine, chat_template ? &*chat_template : nullptr, options.system,
+                std::move(request));
   }
   const text::Tokenizer& tokenizer = *engine.tokenizer();
   if (chat_template) {
@@ -110,26 +111,34 @@ Result<int> run_command(const Options& options) {
 }  // namespace
 
 Command add_run(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("run", "generate from a prompt, or chat on a terminal");
+  CLI::App* command = app.add_subcommand("run", "generate from a prompt, or chat on a terminal");
   auto options = std::make_shared<Options>();
   add_model_options(*command, options->model);
   add_json_option(*command, options->model);
   const char* group = "Prompt";
   CLI::Option* prompt =
       command->add_option("-p,--prompt", options->prompt, "the prompt (default: stdin)")
-          ->type_name("TEXT")->group(group);
+          ->type_name("TEXT")
+          ->group(group);
   command->add_option("-f,--prompt-file", options->prompt_file, "read the prompt from a file")
-      ->type_name("FILE")->group(group)->excludes(prompt);
-  CLI::Option* raw = command->add_flag("--raw", options->raw,
-                                       "do not apply the model's chat template")->group(group);
+      ->type_name("FILE")
+      ->group(group)
+      ->excludes(prompt);
+  CLI::Option* raw =
+      command->add_flag("--raw", options->raw, "do not apply the model's chat template")
+          ->group(group);
   command->add_flag("--chat", options->chat, "refuse a model without a chat template")
-      ->group(group)->excludes(raw);
-  command->add_option("--chat-template", options->chat_template,
-                      "a Jinja chat template, in place of the model's")
-      ->type_name("FILE")->group(group)->excludes(raw);
+      ->group(group)
+      ->excludes(raw);
+  command
+      ->add_option("--chat-template", options->chat_template,
+                   "a Jinja chat template, in place of the model's")
+      ->type_name("FILE")
+      ->group(group)
+      ->excludes(raw);
   command->add_option("--system", options->system, "system message of the chat")
-      ->type_name("TEXT")->group(group);
+      ->type_name("TEXT")
+      ->group(group);
   add_sampling_options(*command, options->sampling);
   add_cache_options(*command, options->cache);
   add_context_option(*command, options->cache);

@@ -59,7 +59,8 @@ Command add_tokenize(CLI::App& app) {
   add_json_option(*command, options->model);
   CLI::Option* text = command->add_option("--text", options->text, "the text")->group("Input");
   command->add_option("--text-file", options->file, "read the text from a file")
-      ->group("Input")->excludes(text);
+      ->group("Input")
+      ->excludes(text);
   command->add_flag("--no-special", options->no_special, "add no BOS or EOS")->group("Input");
   return {command, [options, text] {
             options->has_text = text->count() > 0;
