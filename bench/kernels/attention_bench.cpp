@@ -1,5 +1,5 @@
-// Attention and append over a cache of some depth. Counters: GB/s of cache read, its share of what plain
-// streaming reads of as many bytes reach with the same threads, and G op/s of the products.
+// Attention and append over a cache of some depth. Counters: GB/s of cache read, its share of what
+// plain streaming reads of as many bytes reach with the same threads, and G op/s of the products.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -71,7 +71,10 @@ struct Cache {
   void append(int64_t first, int64_t n) {
     std::vector<int64_t> slots(n);
     for (int64_t i = 0; i < n; ++i) slots[i] = first + i;
-    const KvSegment segment{.row0 = 0, .rows = n, .index0 = first, .pages = pages.data(),
+    const KvSegment segment{.row0 = 0,
+                            .rows = n,
+                            .index0 = first,
+                            .pages = pages.data(),
                             .n_pages = static_cast<int64_t>(pages.size())};
     KvAppendParams p;
     p.geometry = geometry;
@@ -86,8 +89,8 @@ struct Cache {
   }
 };
 
-// Bytes a second of plain reads of `bytes`, all threads: the C library's search for a byte that is not
-// there, which loads the widest vectors and does little else.
+// Bytes a second of plain reads of `bytes`, all threads: the C library's search for a byte that is
+// not there, which loads the widest vectors and does little else.
 double streaming_rate(size_t bytes) {
   Buffer buffer = Buffer::allocate(bytes).value();
   std::memset(buffer.data(), 1, bytes);
@@ -112,7 +115,10 @@ void attention(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
   for (float& x : q) x = normal(random);
-  const KvSegment segment{.row0 = 0, .rows = rows, .index0 = depth - rows, .pages = cache.pages.data(),
+  const KvSegment segment{.row0 = 0,
+                          .rows = rows,
+                          .index0 = depth - rows,
+                          .pages = cache.pages.data(),
                           .n_pages = static_cast<int64_t>(cache.pages.size())};
   AttentionParams p;
   p.geometry = cache.geometry;
@@ -130,33 +136,43 @@ void attention(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
   const double bytes = static_cast<double>(cache.storage.size());
   state.counters["GB/s"] = benchmark::Counter(bytes * runs / 1e9, benchmark::Counter::kIsRate);
   if (rows == 1)
-    state.counters["of_stream"] = benchmark::Counter(bytes * runs / streaming_rate(cache.storage.size()),
-                                                     benchmark::Counter::kIsRate);
-  const double seen = static_cast<double>(rows) * (static_cast<double>(depth) - static_cast<double>(rows - 1) / 2);
-  state.counters["Gop/s"] =
-      benchmark::Counter(4.0 * seen * shape.heads * shape.dim * runs / 1e9, benchmark::Counter::kIsRate);
+    state.counters["of_stream"] = benchmark::Counter(
+        bytes * runs / streaming_rate(cache.storage.size()), benchmark::Counter::kIsRate);
+  const double seen =
+      static_cast<double>(rows) * (static_cast<double>(depth) - static_cast<double>(rows - 1) / 2);
+  state.counters["Gop/s"] = benchmark::Counter(4.0 * seen * shape.heads * shape.dim * runs / 1e9,
+                                               benchmark::Counter::kIsRate);
 }
 
 void append(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
   const int64_t rows = state.range(0);
   Cache cache(shape, k, v, kPageTokens);
   for (auto _ : state) cache.append(0, rows);
-  state.counters["us/token"] = benchmark::Counter(
-      static_cast<double>(rows * state.iterations()) * 1e-6, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["us/token"] =
+      benchmark::Counter(static_cast<double>(rows * state.iterations()) * 1e-6,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 void add(const std::string& shape_name, Shape shape) {
   const std::vector<std::pair<KvCodec, KvCodec>> codecs{
-      {kF16, kF16},       {bits(8), bits(8)}, {bits(6), bits(6)}, {bits(5), bits(5)}, {bits(4), bits(4)},
-      {bits(3), bits(3)}, {bits(2), bits(2)}, {bits(6), bits(4)}, {affine(8), affine(8)}, {affine(4), affine(4)}};
+      {kF16, kF16},           {bits(8), bits(8)},    {bits(6), bits(6)}, {bits(5), bits(5)},
+      {bits(4), bits(4)},     {bits(3), bits(3)},    {bits(2), bits(2)}, {bits(6), bits(4)},
+      {affine(8), affine(8)}, {affine(4), affine(4)}};
   for (const auto& [k, v] : codecs) {
-    const std::string codec = k == v ? describe(k) : fmt::format("K{}V{}", describe(k), describe(v));
+    const std::string codec =
+        k == v ? describe(k) : fmt::format("K{}V{}", describe(k), describe(v));
     benchmark::RegisterBenchmark((shape_name + "/decode/" + codec).c_str(), attention, shape, k, v)
-        ->Args({1024, 1})->Args({16384, 1})->Args({65536, 1})->UseRealTime();
+        ->Args({1024, 1})
+        ->Args({16384, 1})
+        ->Args({65536, 1})
+        ->UseRealTime();
     benchmark::RegisterBenchmark((shape_name + "/prefill/" + codec).c_str(), attention, shape, k, v)
-        ->Args({4096, 512})->UseRealTime();
+        ->Args({4096, 512})
+        ->UseRealTime();
     benchmark::RegisterBenchmark((shape_name + "/append/" + codec).c_str(), append, shape, k, v)
-        ->Arg(1)->Arg(64)->UseRealTime();
+        ->Arg(1)
+        ->Arg(64)
+        ->UseRealTime();
   }
 }
 

@@ -86,8 +86,9 @@ void linear(benchmark::State& state, const Ops& ops, const Kernel<LinearParams>&
   const double runs = double(state.iterations());
   const double bytes = double(ops.weight_bytes(shape.spec, shape.n, shape.k));
   state.counters["GB/s"] = benchmark::Counter(bytes * runs / 1e9, benchmark::Counter::kIsRate);
-  state.counters["GOP/s"] = benchmark::Counter(
-      2.0 * double(rows) * double(shape.n) * double(shape.k) * runs / 1e9, benchmark::Counter::kIsRate);
+  state.counters["GOP/s"] =
+      benchmark::Counter(2.0 * double(rows) * double(shape.n) * double(shape.k) * runs / 1e9,
+                         benchmark::Counter::kIsRate);
 }
 
 // The ceiling of decode: the sum of all words of a buffer, each thread its part.
@@ -108,8 +109,8 @@ void streaming_read(benchmark::State& state, size_t bytes) {
     });
     benchmark::DoNotOptimize(sums.data());
   }
-  state.counters["GB/s"] =
-      benchmark::Counter(double(bytes) * double(state.iterations()) / 1e9, benchmark::Counter::kIsRate);
+  state.counters["GB/s"] = benchmark::Counter(double(bytes) * double(state.iterations()) / 1e9,
+                                              benchmark::Counter::kIsRate);
 }
 
 }  // namespace
@@ -120,7 +121,8 @@ int main(int argc, char** argv) {
   static const Ops ops = cpu_backend();
   for (const size_t megabytes : {size_t{48}, size_t{178}}) {
     benchmark::RegisterBenchmark(("streaming_read/" + std::to_string(megabytes) + "MB").c_str(),
-                                 streaming_read, megabytes << 20)->UseRealTime();
+                                 streaming_read, megabytes << 20)
+        ->UseRealTime();
   }
   for (const auto& kernel : ops.linear) {
     if (std::string(kernel.name) == "ref") continue;  // documentation, not speed
@@ -131,7 +133,8 @@ int main(int argc, char** argv) {
         if (!kernel.supports(problem)) continue;
         const std::string name =
             std::string(kernel.name) + "/" + shape.name + "/rows:" + std::to_string(rows);
-        benchmark::RegisterBenchmark(name.c_str(), [&kernel, &shape, rows](benchmark::State& state) {
+        benchmark::RegisterBenchmark(name.c_str(), [&kernel, &shape,
+                                                    rows](benchmark::State& state) {
           linear(state, ops, kernel, shape, rows);
         })->UseRealTime();
       }

@@ -13,9 +13,8 @@ namespace ringkeep {
 }  // namespace ringkeep
 
 // RK_CHECK(condition) or RK_CHECK(condition, "format", args...)
-#define RK_CHECK(condition, ...)                                                     \
-  do {                                                                               \
-    if (!(condition)) [[unlikely]]                                                   \
-      ::ringkeep::check_failed(__FILE__, __LINE__, #condition,                       \
-                               ::fmt::format("" __VA_ARGS__));                       \
+#define RK_CHECK(condition, ...)                                                               \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]]                                                             \
+      ::ringkeep::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

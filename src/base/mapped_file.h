@@ -17,7 +17,10 @@ class MappedFile {
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept { swap(other); }
-  MappedFile& operator=(MappedFile&& other) noexcept { swap(other); return *this; }
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    swap(other);
+    return *this;
+  }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
@@ -30,7 +33,9 @@ class MappedFile {
 
  private:
   void swap(MappedFile& other) {
-    std::swap(data_, other.data_); std::swap(size_, other.size_); std::swap(path_, other.path_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(path_, other.path_);
   }
   const std::byte* data_ = nullptr;
   size_t size_ = 0;

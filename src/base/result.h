@@ -48,9 +48,18 @@ class [[nodiscard]] Result {
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  T& value() & { RK_CHECK(ok(), "{}", error().message); return std::get<0>(state_); }
-  const T& value() const& { RK_CHECK(ok(), "{}", error().message); return std::get<0>(state_); }
-  T&& value() && { RK_CHECK(ok(), "{}", error().message); return std::get<0>(std::move(state_)); }
+  T& value() & {
+    RK_CHECK(ok(), "{}", error().message);
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    RK_CHECK(ok(), "{}", error().message);
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    RK_CHECK(ok(), "{}", error().message);
+    return std::get<0>(std::move(state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -83,11 +92,11 @@ class [[nodiscard]] Result<void> {
 using Status = Result<void>;
 
 // auto x = RK_TRY(expression);  returns the Error of a failed expression from this function.
-#define RK_TRY(...)                                           \
-  ({                                                          \
-    auto rk_result_ = (__VA_ARGS__);                          \
+#define RK_TRY(...)                                             \
+  ({                                                            \
+    auto rk_result_ = (__VA_ARGS__);                            \
     if (!rk_result_.ok()) return std::move(rk_result_).error(); \
-    std::move(rk_result_).value();                            \
+    std::move(rk_result_).value();                              \
   })
 
 }  // namespace ringkeep

@@ -56,8 +56,10 @@ void ThreadPool::run(int64_t tasks, Function function, const void* context) {
   }
   drain(0);
   for (int spins = 0; busy_.load(std::memory_order_acquire) > 0; ++spins) {
-    if (spins < kSpins) relax();
-    else std::this_thread::yield();
+    if (spins < kSpins)
+      relax();
+    else
+      std::this_thread::yield();
   }
 }
 

@@ -30,9 +30,12 @@ class ThreadPool {
       for (int64_t i = 0; i < tasks; ++i) body(i, 0);
       return;
     }
-    run(tasks, [](const void* context, int64_t task, int thread) {
-      (*static_cast<const Body*>(context))(task, thread);
-    }, &body);
+    run(
+        tasks,
+        [](const void* context, int64_t task, int thread) {
+          (*static_cast<const Body*>(context))(task, thread);
+        },
+        &body);
   }
 
  private:

@@ -26,16 +26,16 @@ struct TensorTable {
 
 struct Checkpoint {
   Format format = Format::gguf;
-  std::string path;                  // resolved
+  std::string path;  // resolved
   ModelConfig config;
-  TokenizerData tokenizer;           // kind none when the checkpoint has no tokenizer
-  TensorTable table;                 // empty when opened without weights
+  TokenizerData tokenizer;  // kind none when the checkpoint has no tokenizer
+  TensorTable table;        // empty when opened without weights
   std::vector<std::pair<std::string, std::string>> metadata;  // for `inspect`, in file order
 };
 
 struct OpenOptions {
-  bool weights = true;     // false: configuration and tokenizer only; weights need not be present
-  bool tokenizer = true;   // false: leave the tokenizer out (plan needs none)
+  bool weights = true;    // false: configuration and tokenizer only; weights need not be present
+  bool tokenizer = true;  // false: leave the tokenizer out (plan needs none)
 };
 
 // Errors (input) name the file, and the key or tensor, with what was expected and found.

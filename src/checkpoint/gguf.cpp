@@ -19,7 +19,7 @@ constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kLargestAlignment = 1u << 30;
 constexpr uint32_t kMostDims = 4;
 // The smallest encodings, which bound the counts that a file of a given size can hold.
-constexpr uint64_t kLeastValueBytes = 8 + 1 + 4 + 1;        // key length, key, type, u8
+constexpr uint64_t kLeastValueBytes = 8 + 1 + 4 + 1;           // key length, key, type, u8
 constexpr uint64_t kLeastTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, dims, one dim, type, offset
 
 // Bytes of one scalar; 0 for strings and arrays.
@@ -96,7 +96,8 @@ std::string describe_scalar(GgufType type, const std::byte* bytes) {
 
 const char* gguf_type_name(GgufType type) {
   static constexpr std::array<const char*, kTypeCount> names = {
-      "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
+      "u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+      "bool", "string", "array", "u64", "i64", "f64"};
   return names[static_cast<size_t>(type)];
 }
 
@@ -140,8 +141,7 @@ Status GgufFile::read_header(std::span<const std::byte> bytes) {
     if (value.key.empty()) return input_error("{}: metadata entry {} has an empty key", name_, i);
     const std::string shown = printable(value.key);
     if (!reader.read(type)) return truncated(shown);
-    if (type >= kTypeCount)
-      return input_error("{}: {}: unknown value type {}", name_, shown, type);
+    if (type >= kTypeCount) return input_error("{}: {}: unknown value type {}", name_, shown, type);
     value.type = static_cast<GgufType>(type);
     if (value.type == GgufType::string) {
       std::string_view text;
@@ -240,16 +240,17 @@ Status GgufFile::place_tensors(std::span<const std::byte> bytes, size_t header_e
 
   std::vector<size_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return std::pair(offsets_[a], a) < std::pair(offsets_[b], b); });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(offsets_[a], a) < std::pair(offsets_[b], b);
+  });
   uint64_t end = 0;  // of the tensors so far
   for (size_t k = 0; k < order.size(); ++k) {
     quant::SourceTensor& tensor = tensors_[order[k]];
     const uint64_t offset = offsets_[order[k]];
     const std::string shown = printable(tensor.name);
     if (offset % alignment != 0)
-      return input_error("{}: tensor {}: offset {} is no multiple of the alignment {}", name_, shown,
-                         offset, alignment);
+      return input_error("{}: tensor {}: offset {} is no multiple of the alignment {}", name_,
+                         shown, offset, alignment);
     if (offset > available || tensor.bytes > available - offset)
       return input_error(
           "{}: tensor {}: {} bytes at offset {} of the data, which has {} bytes: truncated?", name_,
@@ -258,8 +259,8 @@ Status GgufFile::place_tensors(std::span<const std::byte> bytes, size_t header_e
       return input_error("{}: tensor {} overlaps tensor {}", name_, shown,
                          printable(tensors_[order[k - 1]].name));
     if (tensor.bytes == 0) {  // of an unknown type: up to its neighbour
-      const uint64_t next = k + 1 < order.size() ? std::min(offsets_[order[k + 1]], available)
-                                                 : available;
+      const uint64_t next =
+          k + 1 < order.size() ? std::min(offsets_[order[k + 1]], available) : available;
       tensor.bytes = static_cast<size_t>(next - offset);
     }
     tensor.data = bytes.data() + start + offset;
@@ -270,7 +271,8 @@ Status GgufFile::place_tensors(std::span<const std::byte> bytes, size_t header_e
   if (after < bytes.size() && bytes.size() - after >= 4 &&
       as_text(bytes.subspan(static_cast<size_t>(after), 4)) == "GGUF")
     return input_error(
-        "{}: a second GGUF file begins at byte {}: parts of a split model joined with cat? Keep the "
+        "{}: a second GGUF file begins at byte {}: parts of a split model joined with cat? Keep "
+        "the "
         "parts apart and give the first one, or merge them with llama-gguf-split --merge",
         name_, after);
   return {};
@@ -394,8 +396,8 @@ std::string describe(const GgufValue& value) {
       read_string(reader, text);
       result += fmt::format("\"{}\"", printable(text));
     } else {
-      result += describe_scalar(value.element,
-                                value.bytes.data() + i * scalar_bytes(value.element));
+      result +=
+          describe_scalar(value.element, value.bytes.data() + i * scalar_bytes(value.element));
     }
   }
   if (value.count > kShown) result += ", ...";

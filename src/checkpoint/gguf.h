@@ -19,7 +19,19 @@ namespace ringkeep::checkpoint {
 
 // The type ids of the specification.
 enum class GgufType : uint32_t {
-  u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64,
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  f32,
+  boolean,
+  string,
+  array,
+  u64,
+  i64,
+  f64,
 };
 const char* gguf_type_name(GgufType type);  // "u32", "string", ...
 
@@ -37,7 +49,7 @@ class GgufFile {
   static Result<GgufFile> parse(std::span<const std::byte> bytes, const std::string& name);
 
   const std::string& name() const { return name_; }
-  const std::vector<GgufValue>& values() const { return values_; }          // in file order
+  const std::vector<GgufValue>& values() const { return values_; }              // in file order
   const std::vector<quant::SourceTensor>& tensors() const { return tensors_; }  // in file order
   const GgufValue* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }

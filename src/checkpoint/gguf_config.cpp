@@ -84,8 +84,7 @@ Result<std::vector<bool>> sliding_layers(const GgufFile& file, const ArchKeys& k
     for (size_t i = 0; i < count; ++i) result[i] = flags[i] != 0;
     return result;
   }
-  const int64_t period =
-      RK_TRY(keys.integer(kPattern, 0, kMostLayers, default_period(arch)));
+  const int64_t period = RK_TRY(keys.integer(kPattern, 0, kMostLayers, default_period(arch)));
   for (int64_t i = 0; i < layers; ++i)
     result[static_cast<size_t>(i)] = period == 0 || i % period < period - 1;
   return result;
@@ -98,9 +97,9 @@ Result<RopeSpec> read_rope(const GgufFile& file, const ArchKeys& keys, int64_t t
   double factor = RK_TRY(keys.number("rope.scaling.factor", 0.0, kLargestScale, 0.0));
   if (factor == 0.0) factor = RK_TRY(keys.number("rope.scale_linear", 0.0, kLargestScale, 0.0));
   if (factor == 0.0) factor = 1.0;
-  rope.original_context = static_cast<int>(RK_TRY(keys.integer(
-      "rope.scaling.original_context_length", 0, kLongestContext - 1,
-      std::min(trained_context, kLongestContext - 1))));
+  rope.original_context = static_cast<int>(
+      RK_TRY(keys.integer("rope.scaling.original_context_length", 0, kLongestContext - 1,
+                          std::min(trained_context, kLongestContext - 1))));
   const double attention = RK_TRY(keys.number("rope.scaling.attn_factor", 0, kLargestScale, 1.0));
   if (type == "yarn") {
     rope.scaling = RopeSpec::Scaling::yarn;
@@ -158,8 +157,7 @@ Result<int64_t> vocabulary(const GgufModel& model, const ArchKeys& keys) {
   }
   if (keys.has("vocab_size")) return keys.integer("vocab_size", 1, kLargestVocab);
   if (file.has("tokenizer.ggml.tokens"))
-    return static_cast<int64_t>(
-        RK_TRY(file.array_size("tokenizer.ggml.tokens", GgufType::string)));
+    return static_cast<int64_t>(RK_TRY(file.array_size("tokenizer.ggml.tokens", GgufType::string)));
   return input_error("{}: no token_embd.weight, {} or tokenizer.ggml.tokens: vocabulary unknown",
                      file.name(), keys.key("vocab_size"));
 }
@@ -195,13 +193,11 @@ Status read_layers(const GgufFile& file, const ArchKeys& keys, ModelConfig& conf
         keys.number("rope.freq_base_swa", 1.0, kLargestScale, gemma3 ? 10000.0 : rope.theta));
   }
 
-  const int64_t window =
-      RK_TRY(keys.integer("attention.sliding_window", 0, kLongestContext, 0));
+  const int64_t window = RK_TRY(keys.integer("attention.sliding_window", 0, kLongestContext, 0));
   std::vector<bool> sliding(static_cast<size_t>(count), false);
   if (window > 0) sliding = RK_TRY(sliding_layers(file, keys, config.family, count));
   // Hybrids (Qwen3-Next, Qwen3.5): all but every n-th layer are linear attention.
-  const int64_t interval =
-      RK_TRY(keys.integer("full_attention_interval", 0, kMostLayers, 0));
+  const int64_t interval = RK_TRY(keys.integer("full_attention_interval", 0, kMostLayers, 0));
 
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -240,8 +236,7 @@ const quant::SourceTensor* GgufModel::find_tensor(std::string_view name) const {
 Result<ModelConfig> gguf_config(const GgufModel& model) {
   const GgufFile& file = model.head();
   const std::string arch = RK_TRY(file.text("general.architecture", ""));
-  if (arch.empty())
-    return input_error("{}: the metadata lacks general.architecture", file.name());
+  if (arch.empty()) return input_error("{}: the metadata lacks general.architecture", file.name());
   const ArchKeys keys(file, arch);
   if (!keys.has("block_count") || !keys.has("embedding_length"))
     return input_error(

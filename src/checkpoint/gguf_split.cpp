@@ -44,9 +44,9 @@ Status check_first(const GgufFile& file, const std::optional<PartName>& name, in
   if (count < 1 || count > kMostParts)
     return input_error("{}: split.count is {}, expected 1 to {}", file.name(), count, kMostParts);
   if (number != 0)
-    return input_error(
-        "{}: this is part {} of {} of a split model; give the first part{}", file.name(), number + 1,
-        count, name ? ", " + PartName::make(name->prefix, 1, count) : "");
+    return input_error("{}: this is part {} of {} of a split model; give the first part{}",
+                       file.name(), number + 1, count,
+                       name ? ", " + PartName::make(name->prefix, 1, count) : "");
   if (count == 1) return {};
   if (!name)
     return input_error(
@@ -70,7 +70,8 @@ Status check_tensors(const GgufModel& model) {
     for (const auto& tensor : part.tensors()) {
       ++count;
       if (!names.insert(tensor.name).second)
-        return input_error("{}: the tensor {} is also in an earlier part", part.name(), tensor.name);
+        return input_error("{}: the tensor {} is also in an earlier part", part.name(),
+                           tensor.name);
     }
   const int64_t expected = RK_TRY(model.head().integer("split.tensors.count", count));
   if (model.complete && expected != count)

@@ -1,4 +1,5 @@
-// A GGUF model on disk: one file, or a split set "NAME-00001-of-0000N.gguf" given by its first part.
+// A GGUF model on disk: one file, or a split set "NAME-00001-of-0000N.gguf" given by its first
+// part.
 #pragma once
 
 #include <string>

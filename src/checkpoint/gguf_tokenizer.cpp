@@ -17,7 +17,8 @@ Result<int32_t> special_id(const GgufFile& file, std::string_view key, int64_t v
   const int64_t id = RK_TRY(file.integer(key, fallback));
   if (id >= 0 && id < vocab) return static_cast<int32_t>(id);
   if (file.has(key) && id != -1)
-    spdlog::warn("{}: {} is {}, outside the vocabulary of {}: ignored", file.name(), key, id, vocab);
+    spdlog::warn("{}: {} is {}, outside the vocabulary of {}: ignored", file.name(), key, id,
+                 vocab);
   return -1;
 }
 
@@ -47,8 +48,7 @@ Status read_types(const GgufFile& file, TokenizerData& data) {
 
 Status read_merges(const GgufFile& file, TokenizerData& data) {
   constexpr std::string_view kKey = "tokenizer.ggml.merges";
-  if (!file.has(kKey))
-    return input_error("{}: a gpt2 tokenizer without {}", file.name(), kKey);
+  if (!file.has(kKey)) return input_error("{}: a gpt2 tokenizer without {}", file.name(), kKey);
   data.merges.reserve(RK_TRY(file.array_size(kKey, GgufType::string)));
   uint64_t bad = 0;
   bool failed = false;
@@ -124,8 +124,9 @@ Result<TokenizerData> gguf_tokenizer(const GgufFile& file) {
     if (end >= 0) data.end_of_generation.push_back(end);
   }
   collect_end_of_generation(data);
-  data.add_bos = RK_TRY(file.boolean("tokenizer.ggml.add_bos_token",
-                                     spm || pre_adds_bos(data.pre))) && data.bos >= 0;
+  data.add_bos =
+      RK_TRY(file.boolean("tokenizer.ggml.add_bos_token", spm || pre_adds_bos(data.pre))) &&
+      data.bos >= 0;
   data.add_eos = RK_TRY(file.boolean("tokenizer.ggml.add_eos_token", false)) && data.eos >= 0;
   return data;
 }

@@ -10,8 +10,8 @@ namespace ringkeep::checkpoint {
 struct GgufTensorType {
   uint32_t id;
   const char* name;
-  int block;                // elements of a block
-  int bytes;                // bytes of a block
+  int block;                 // elements of a block
+  int bytes;                 // bytes of a block
   quant::SourceType source;  // `other` for what cannot be a weight here
 };
 

@@ -37,7 +37,8 @@ FamilyDefaults defaults_of(const std::string& model_type) {
 // The text part of a multimodal configuration, or the whole.
 Result<JsonFields> text_part(const JsonFields& outer) {
   for (const char* key : {"text_config", "language_config", "llm_config"})
-    if (const auto inner = RK_TRY(outer.object(key)); inner && !inner->json().empty()) return *inner;
+    if (const auto inner = RK_TRY(outer.object(key)); inner && !inner->json().empty())
+      return *inner;
   return outer;
 }
 
@@ -117,23 +118,23 @@ Result<ModelConfig> read_config(const Json& json) {
   config.vocab_size = RK_TRY(required(text, "vocab_size", kLargestVocab, defaults.vocab));
   config.ffn_hidden =
       RK_TRY(text.integer("intermediate_size", 0, kLargestWidth)).value_or(defaults.ffn);
-  const int64_t kv_heads =
-      RK_TRY(text.integer("num_key_value_heads", 1, kMostHeads))
-          .value_or(defaults.kv_heads > 0 ? defaults.kv_heads : heads);
+  const int64_t kv_heads = RK_TRY(text.integer("num_key_value_heads", 1, kMostHeads))
+                               .value_or(defaults.kv_heads > 0 ? defaults.kv_heads : heads);
   if (heads % kv_heads != 0)
-    return input_error("{}: num_attention_heads is {}, expected a multiple of num_key_value_heads {}",
-                       text.where(), heads, kv_heads);
+    return input_error(
+        "{}: num_attention_heads is {}, expected a multiple of num_key_value_heads {}",
+        text.where(), heads, kv_heads);
   int64_t head_dim = defaults.head_dim > 0 ? defaults.head_dim : config.hidden / heads;
   head_dim = RK_TRY(text.integer("head_dim", 1, kLargestHeadDim)).value_or(head_dim);
   if (head_dim < 1 || head_dim > kLargestHeadDim)
     return input_error("{}: {} heads for a hidden size of {}", text.where(), heads, config.hidden);
-  config.trained_context =
-      RK_TRY(text.integer("max_position_embeddings", 1, kLongestContext)).value_or(defaults.context);
+  config.trained_context = RK_TRY(text.integer("max_position_embeddings", 1, kLongestContext))
+                               .value_or(defaults.context);
   config.norm_eps =
       static_cast<float>(RK_TRY(text.number("rms_norm_eps", 0.0, 1.0)).value_or(1e-6));
   config.activation = RK_TRY(read_activation(text, config.family));
-  const bool gemma = config.family == "gemma" || config.family == "gemma2" ||
-                     config.family == "gemma3";
+  const bool gemma =
+      config.family == "gemma" || config.family == "gemma2" || config.family == "gemma3";
   config.embedding_scale = gemma ? std::sqrt(static_cast<float>(config.hidden)) : 1.0f;
   config.norm_weight_plus_one = gemma;
   config.attention_scale =
@@ -148,8 +149,7 @@ Result<ModelConfig> read_config(const Json& json) {
   config.qk_norm = config.family == "gemma3" || config.family == "qwen3";
   config.attention_bias = RK_TRY(text.boolean("attention_bias")).value_or(false);
 
-  const HfRope rope =
-      RK_TRY(read_hf_rope(text, config.family, head_dim, config.trained_context));
+  const HfRope rope = RK_TRY(read_hf_rope(text, config.family, head_dim, config.trained_context));
   config.layers.resize(static_cast<size_t>(layers));
   RK_TRY(read_layer_kinds(text, *model_type, config.layers));
   for (LayerSpec& layer : config.layers) {

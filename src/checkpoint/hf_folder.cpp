@@ -58,7 +58,8 @@ Result<ShardMap> find_shards(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error))
-    if (entry->path().extension() == ".safetensors") found.insert(entry->path().filename().string());
+    if (entry->path().extension() == ".safetensors")
+      found.insert(entry->path().filename().string());
   if (found.empty())
     return input_error("{}: no safetensors weights (expected model.safetensors or {})", folder,
                        kIndexName);
@@ -87,8 +88,8 @@ Status read_shards(const std::string& folder, TensorTable& table) {
   }
   for (const auto& [tensor, name] : shards.weights)
     if (table.tensors.find(tensor) == table.tensors.end())
-      return input_error("{}/{}: the index says that {} is in this file, but it is not", folder, name,
-                         tensor);
+      return input_error("{}/{}: the index says that {} is in this file, but it is not", folder,
+                         name, tensor);
   return {};
 }
 

@@ -66,8 +66,7 @@ Result<std::vector<std::string>> from_letters(const JsonFields& config, size_t l
     return input_error("{}: {}: {} letters for {} layers", config.where(), kKey, letters.size(),
                        layers);
   std::vector<std::string> result;
-  for (const char letter : letters)
-    switch (letter) {
+  for (const char letter : letters) switch (letter) {
       case '*': result.emplace_back("full_attention"); break;
       case 'M': result.emplace_back("mamba"); break;
       case '-': result.emplace_back("mlp"); break;
@@ -80,18 +79,17 @@ Result<std::vector<std::string>> from_letters(const JsonFields& config, size_t l
 // The type names of hybrid models that have no layer_types; empty when this is none.
 Result<std::vector<std::string>> hybrid_types(const JsonFields& config, const std::string& type,
                                               size_t layers) {
-  if (config.has("layers_block_type"))
-    return names_of(config, "layers_block_type", layers, false);
+  if (config.has("layers_block_type")) return names_of(config, "layers_block_type", layers, false);
   if (config.has("block_types")) return names_of(config, "block_types", layers, true);
   if (config.has("hybrid_override_pattern")) return from_letters(config, layers);
   if (config.has("full_attn_idxs")) return indexed(config, "full_attn_idxs", layers, "conv");
-  if (config.has("attn_layer_indices")) return indexed(config, "attn_layer_indices", layers, "mamba");
+  if (config.has("attn_layer_indices"))
+    return indexed(config, "attn_layer_indices", layers, "mamba");
   if (type == "falcon_h1") return std::vector<std::string>(layers, "attention + mamba");
   if (type == "jamba") {
-    const int64_t period =
-        RK_TRY(config.integer("attn_layer_period", 1, kMostLayers)).value_or(8);
-    const int64_t offset =
-        RK_TRY(config.integer("attn_layer_offset", 0, period - 1)).value_or(std::min<int64_t>(4, period - 1));
+    const int64_t period = RK_TRY(config.integer("attn_layer_period", 1, kMostLayers)).value_or(8);
+    const int64_t offset = RK_TRY(config.integer("attn_layer_offset", 0, period - 1))
+                               .value_or(std::min<int64_t>(4, period - 1));
     return periodic(layers, period, offset, "mamba");
   }
   if (config.has("full_attention_interval") || type == "qwen3_next") {
@@ -136,8 +134,8 @@ Status share_last_layers(const JsonFields& config, std::vector<LayerSpec>& layer
     int64_t donor = count - shared - 1;
     while (donor >= 0 && layers[static_cast<size_t>(donor)].kind != layer.kind) --donor;
     if (donor < 0)
-      return input_error("{}: layer {} shares a cache, but no earlier layer is {}", config.where(), i,
-                         layer_kind_name(layer.kind));
+      return input_error("{}: layer {} shares a cache, but no earlier layer is {}", config.where(),
+                         i, layer_kind_name(layer.kind));
     layer.kind = LayerKind::shared;
     layer.window = 0;
     layer.donor = static_cast<int>(donor);
@@ -149,7 +147,8 @@ Status share_last_layers(const JsonFields& config, std::vector<LayerSpec>& layer
 
 Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
                         std::vector<LayerSpec>& layers) {
-  const int64_t window_default = model_type.starts_with("gemma3") || model_type == "mistral" ? 4096 : 0;
+  const int64_t window_default =
+      model_type.starts_with("gemma3") || model_type == "mistral" ? 4096 : 0;
   // null turns the window off; an absent key means the family's default.
   int64_t window = RK_TRY(config.integer("sliding_window", 0, kLongestContext)).value_or(0);
   if (config.json().is_object() && !config.json().contains("sliding_window"))
@@ -158,7 +157,8 @@ Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
       RK_TRY(config.integer("attention_chunk_size", 1, kLongestContext)).value_or(0);
 
   std::vector<std::string> types;
-  if (config.has("layer_types")) types = RK_TRY(names_of(config, "layer_types", layers.size(), false));
+  if (config.has("layer_types"))
+    types = RK_TRY(names_of(config, "layer_types", layers.size(), false));
   if (types.empty()) types = RK_TRY(hybrid_types(config, model_type, layers.size()));
   if (types.empty()) types = RK_TRY(windowed_types(config, model_type, window, layers.size()));
 

@@ -28,9 +28,9 @@ Status read_yarn(const JsonFields& fields, RopeSpec& rope) {
   rope.beta_slow = RK_TRY(fields.number("beta_slow", 1e-6, 1e6)).value_or(1.0);
   const double mscale = RK_TRY(fields.number("mscale", 0, 1e6)).value_or(0.0);
   const double mscale_all = RK_TRY(fields.number("mscale_all_dim", 0, 1e6)).value_or(0.0);
-  const double implied = mscale > 0.0 && mscale_all > 0.0
-                             ? yarn_mscale(rope.factor, mscale) / yarn_mscale(rope.factor, mscale_all)
-                             : yarn_mscale(rope.factor, 1.0);
+  const double implied = mscale > 0.0 && mscale_all > 0.0 ? yarn_mscale(rope.factor, mscale) /
+                                                                yarn_mscale(rope.factor, mscale_all)
+                                                          : yarn_mscale(rope.factor, 1.0);
   rope.attention_factor = RK_TRY(fields.number("attention_factor", 1e-6, 1e6)).value_or(implied);
   if (rope.theta <= 1.0)
     return input_error("{}: yarn needs a rope_theta above 1, found {}", fields.where(), rope.theta);
@@ -41,8 +41,8 @@ Status read_yarn(const JsonFields& fields, RopeSpec& rope) {
 Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
   RopeSpec rope;
   rope.theta = RK_TRY(fields.number("rope_theta", 1.0, kLargestScale)).value_or(defaults.theta);
-  const double partial = RK_TRY(fields.number("partial_rotary_factor", 0.0, 1.0))
-                             .value_or(defaults.partial_rotary);
+  const double partial =
+      RK_TRY(fields.number("partial_rotary_factor", 0.0, 1.0)).value_or(defaults.partial_rotary);
   rope.rotary_dim = static_cast<int>(static_cast<double>(defaults.head_dim) * partial);
   const bool known = is_known_family(defaults.family);
   if (rope.rotary_dim % 2 != 0) {
@@ -64,8 +64,8 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
   if (with_context) {
     const auto original =
         RK_TRY(fields.integer("original_max_position_embeddings", 1, kLongestContext - 1));
-    rope.original_context = static_cast<int>(
-        defaults.original_context.value_or(original.value_or(defaults.context)));
+    rope.original_context =
+        static_cast<int>(defaults.original_context.value_or(original.value_or(defaults.context)));
     if (rope.original_context < 1)
       return input_error("{}: {} scaling without original_max_position_embeddings", fields.where(),
                          *type);
@@ -73,8 +73,7 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
   auto factor = RK_TRY(fields.number("factor", 1e-6, kLargestScale));
   if (!factor && *type == "yarn" && defaults.context > 0)
     factor = static_cast<double>(defaults.context) / rope.original_context;
-  if (!factor)
-    return input_error("{}: {} scaling without a factor", fields.where(), *type);
+  if (!factor) return input_error("{}: {} scaling without a factor", fields.where(), *type);
   rope.factor = *factor;
 
   if (*type == "linear") {
@@ -100,10 +99,9 @@ Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family,
                             int64_t context) {
   const bool gemma3 = family == "gemma3";
   Defaults defaults{family, head_dim, std::min(context, kLongestContext - 1), 10000.0, 1.0, {}};
-  defaults.theta = RK_TRY(config.number("rope_theta", 1.0, kLargestScale))
-                       .value_or(gemma3 ? 1e6 : 10000.0);
-  defaults.partial_rotary =
-      RK_TRY(config.number("partial_rotary_factor", 0.0, 1.0)).value_or(1.0);
+  defaults.theta =
+      RK_TRY(config.number("rope_theta", 1.0, kLargestScale)).value_or(gemma3 ? 1e6 : 10000.0);
+  defaults.partial_rotary = RK_TRY(config.number("partial_rotary_factor", 0.0, 1.0)).value_or(1.0);
   defaults.original_context =
       RK_TRY(config.integer("original_max_position_embeddings", 1, kLongestContext - 1));
   Defaults local = defaults;

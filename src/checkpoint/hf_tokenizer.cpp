@@ -124,7 +124,8 @@ Result<TokenizerData> read_hf_tokenizer(const std::string& folder, const Json& c
   if (data.kind == TokenizerData::Kind::none) return data;
 
   if (present(path("generation_config.json"))) {
-    const std::string small = RK_TRY(read_text_file(path("generation_config.json"), kLargestSmallFile));
+    const std::string small =
+        RK_TRY(read_text_file(path("generation_config.json"), kLargestSmallFile));
     const Json json = RK_TRY(parse_json(small, path("generation_config.json")));
     RK_TRY(apply_special_ids(json, path("generation_config.json"), data));
   }

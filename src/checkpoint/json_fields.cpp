@@ -11,8 +11,10 @@ std::string without_non_finite(std::string_view text) {
   bool in_string = false;
   for (size_t i = 0; i < text.size();) {
     if (in_string) {
-      if (text[i] == '\\' && i + 1 < text.size()) result += text[i++];
-      else if (text[i] == '"') in_string = false;
+      if (text[i] == '\\' && i + 1 < text.size())
+        result += text[i++];
+      else if (text[i] == '"')
+        in_string = false;
       result += text[i++];
       continue;
     }

@@ -75,10 +75,9 @@ Status fold(const MlxQuantization& quantization, const std::string& module, Sour
   const int64_t cols = scales.shape.back() * stated.group;
   const int64_t bits = packed_bits / cols;
   if (packed_bits % cols != 0 || bits != stated.bits)
-    return input_error(
-        "{}: config.json says {}, but {} words and {} groups a row make {:.4g} bits", weight.name,
-        describe(stated), weight.shape.back(), scales.shape.back(),
-        static_cast<double>(packed_bits) / static_cast<double>(cols));
+    return input_error("{}: config.json says {}, but {} words and {} groups a row make {:.4g} bits",
+                       weight.name, describe(stated), weight.shape.back(), scales.shape.back(),
+                       static_cast<double>(packed_bits) / static_cast<double>(cols));
   weight.type = SourceType::mlx_affine;
   weight.type_name = "MLX affine";
   weight.shape.back() = cols;
@@ -111,8 +110,8 @@ Result<std::optional<MlxQuantization>> read_mlx_quantization(const Json& config)
   for (const auto& [key, value] : object->json().items()) {
     MlxModule module;
     if (value.is_object())
-      module = RK_TRY(
-          read_module(JsonFields(value, fmt::format("{}: {}", object->where(), key)), result.global));
+      module = RK_TRY(read_module(JsonFields(value, fmt::format("{}: {}", object->where(), key)),
+                                  result.global));
     else if (value.is_boolean())
       module = value.get<bool>() ? result.global : MlxModule{};
     else

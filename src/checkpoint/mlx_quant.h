@@ -14,7 +14,7 @@
 namespace ringkeep::checkpoint {
 
 struct MlxModule {
-  int bits = 0;   // 0: not quantized
+  int bits = 0;  // 0: not quantized
   int group = 0;
 };
 

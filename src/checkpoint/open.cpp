@@ -38,9 +38,11 @@ Result<Checkpoint> open(const std::string& model, const OpenOptions& options) {
   const std::string path = RK_TRY(resolve(model));
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return open_hf_folder(path, options);
-  if (std::filesystem::path(path).filename() == "config.json") {  // plan needs no more than this file
+  if (std::filesystem::path(path).filename() ==
+      "config.json") {  // plan needs no more than this file
     if (options.weights)
-      return input_error("{}: weights are needed; give the folder instead of its config.json", path);
+      return input_error("{}: weights are needed; give the folder instead of its config.json",
+                         path);
     const auto parent = std::filesystem::path(path).parent_path();
     return open_hf_folder(parent.empty() ? "." : parent.string(), options);
   }

@@ -64,9 +64,10 @@ Result<std::string> resolve_repository(const std::string& model) {
     return input_error("{}: expected the name of a revision", reference.string());
   const fs::path snapshot = folder / "snapshots" / revision;
   if (!present(snapshot))
-    return input_error("{}: the snapshot that refs/main names is missing; download it with: hf "
-                       "download {}",
-                       snapshot.string(), model);
+    return input_error(
+        "{}: the snapshot that refs/main names is missing; download it with: hf "
+        "download {}",
+        snapshot.string(), model);
   return snapshot.string();
 }
 

@@ -21,13 +21,13 @@ struct ElementType {
   quant::SourceType source;
 };
 constexpr ElementType kTypes[] = {
-    {"F32", 32, quant::SourceType::f32},     {"F16", 16, quant::SourceType::f16},
-    {"BF16", 16, quant::SourceType::bf16},   {"BOOL", 8, quant::SourceType::other},
-    {"U8", 8, quant::SourceType::other},     {"I8", 8, quant::SourceType::other},
-    {"U16", 16, quant::SourceType::other},   {"I16", 16, quant::SourceType::other},
-    {"U32", 32, quant::SourceType::other},   {"I32", 32, quant::SourceType::other},
-    {"U64", 64, quant::SourceType::other},   {"I64", 64, quant::SourceType::other},
-    {"F64", 64, quant::SourceType::other},   {"C64", 64, quant::SourceType::other},
+    {"F32", 32, quant::SourceType::f32},      {"F16", 16, quant::SourceType::f16},
+    {"BF16", 16, quant::SourceType::bf16},    {"BOOL", 8, quant::SourceType::other},
+    {"U8", 8, quant::SourceType::other},      {"I8", 8, quant::SourceType::other},
+    {"U16", 16, quant::SourceType::other},    {"I16", 16, quant::SourceType::other},
+    {"U32", 32, quant::SourceType::other},    {"I32", 32, quant::SourceType::other},
+    {"U64", 64, quant::SourceType::other},    {"I64", 64, quant::SourceType::other},
+    {"F64", 64, quant::SourceType::other},    {"C64", 64, quant::SourceType::other},
     {"F8_E4M3", 8, quant::SourceType::other}, {"F8_E5M2", 8, quant::SourceType::other},
     {"F8_E8M0", 8, quant::SourceType::other}, {"F6_E2M3", 6, quant::SourceType::other},
     {"F6_E3M2", 6, quant::SourceType::other}, {"F4", 4, quant::SourceType::other},
@@ -47,9 +47,8 @@ Result<quant::SourceTensor> read_entry(const std::string& file, const std::strin
   quant::SourceTensor tensor;
   tensor.name = name;
   tensor.type_name = RK_TRY(fields.text("dtype")).value_or("");
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const ElementType& t) {
-    return t.name == tensor.type_name;
-  });
+  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                  [&](const ElementType& t) { return t.name == tensor.type_name; });
   if (type == std::end(kTypes)) return fields.wrong("dtype", "a type of the format");
   tensor.type = type->source;
 
@@ -58,8 +57,7 @@ Result<quant::SourceTensor> read_entry(const std::string& file, const std::strin
     return fields.wrong("shape", fmt::format("an array of at most {} sizes", kMostDims));
   uint64_t bits = type->bits;
   for (const Json& extent : *shape) {
-    if (!extent.is_number_unsigned())
-      return fields.wrong("shape", "sizes that are not negative");
+    if (!extent.is_number_unsigned()) return fields.wrong("shape", "sizes that are not negative");
     const auto size = extent.get<uint64_t>();
     if (size == 0) return input_error("{}: shape: a dimension is zero", fields.where());
     if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / bits)
@@ -125,11 +123,11 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes,
   for (const Range& range : ranges) {
     quant::SourceTensor& tensor = file.tensors[range.tensor];
     if (range.end > data.size())
-      return input_error("{}: {}: ends at byte {} of the data, which has {} bytes: truncated?", name,
-                         tensor.name, range.end, data.size());
+      return input_error("{}: {}: ends at byte {} of the data, which has {} bytes: truncated?",
+                         name, tensor.name, range.end, data.size());
     if (range.begin != end)
-      return input_error("{}: {}: begins at byte {} of the data, expected {} ({})", name, tensor.name,
-                         range.begin, end, range.begin < end ? "an overlap" : "a gap");
+      return input_error("{}: {}: begins at byte {} of the data, expected {} ({})", name,
+                         tensor.name, range.begin, end, range.begin < end ? "an overlap" : "a gap");
     tensor.data = data.data() + range.begin;
     end = range.end;
     ordered.push_back(std::move(tensor));

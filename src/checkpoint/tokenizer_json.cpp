@@ -40,8 +40,8 @@ Status size_vocabulary(const Json& vocab, const Json* added, TokenizerData& data
       const JsonFields fields(entry, "tokenizer.json: added_tokens");
       if (!entry.is_object() || !fields.has("id") || !RK_TRY(fields.text("content")))
         return input_error("tokenizer.json: added_tokens: expected objects with id and content");
-      size = std::max(
-          size, RK_TRY(id_value(*fields.find("id"), *RK_TRY(fields.text("content")))) + 1);
+      size =
+          std::max(size, RK_TRY(id_value(*fields.find("id"), *RK_TRY(fields.text("content")))) + 1);
     }
   }
   if (size == 0) return input_error("tokenizer.json: the vocabulary is empty");

@@ -95,7 +95,8 @@ Result<std::string> byte_pre_step(const JsonFields& fields, const std::string& t
   if (type == "ByteLevel") {
     if (RK_TRY(fields.boolean("add_prefix_space")).value_or(true))
       return std::string("a ByteLevel pre-tokenizer with add_prefix_space is not supported");
-    if (RK_TRY(fields.boolean("use_regex")).value_or(true)) data.pre_patterns.push_back(kGpt2Pattern);
+    if (RK_TRY(fields.boolean("use_regex")).value_or(true))
+      data.pre_patterns.push_back(kGpt2Pattern);
     return std::string();
   }
   if (type == "Digits") {
@@ -111,7 +112,8 @@ Result<std::string> byte_pre_step(const JsonFields& fields, const std::string& t
     const bool invert = RK_TRY(fields.boolean("invert")).value_or(false);
     // Matches as pieces: either isolated, or kept while what lies between them is removed (the
     // published patterns of that form match everything).
-    if (pattern.regex && ((behavior == "Isolated" && !invert) || (behavior == "Removed" && invert))) {
+    if (pattern.regex &&
+        ((behavior == "Isolated" && !invert) || (behavior == "Removed" && invert))) {
       data.pre_patterns.push_back(pattern.text);
       return std::string();
     }
@@ -122,12 +124,12 @@ Result<std::string> byte_pre_step(const JsonFields& fields, const std::string& t
 
 bool has_step(const Json& tokenizer, const char* key, const char* parts, std::string_view wanted) {
   bool found = false;
-  const auto result = for_each_step(
-      tokenizer, key, parts,
-      [&](const JsonFields&, const std::string& type) -> Result<std::string> {
-        found = found || type == wanted;
-        return std::string();
-      });
+  const auto result =
+      for_each_step(tokenizer, key, parts,
+                    [&](const JsonFields&, const std::string& type) -> Result<std::string> {
+                      found = found || type == wanted;
+                      return std::string();
+                    });
   return result.ok() && found;
 }
 
@@ -146,10 +148,11 @@ bool is_byte_level(const Json& tokenizer) {
 }
 
 Result<std::string> read_text_steps(const Json& tokenizer, TokenizerData& data) {
-  std::string problem = RK_TRY(for_each_step(
-      tokenizer, "normalizer", "normalizers", [&](const JsonFields& fields, const std::string& type) {
-        return normalizer_step(fields, type, data);
-      }));
+  std::string problem =
+      RK_TRY(for_each_step(tokenizer, "normalizer", "normalizers",
+                           [&](const JsonFields& fields, const std::string& type) {
+                             return normalizer_step(fields, type, data);
+                           }));
   if (!problem.empty()) return problem;
   const bool spm = data.kind == TokenizerData::Kind::spm_bpe;
   return for_each_step(tokenizer, "pre_tokenizer", "pretokenizers",
@@ -183,7 +186,8 @@ Result<std::string> read_template_step(const Json& tokenizer, TokenizerData& dat
             return input_error("{}: the token {} of the template is not in the vocabulary",
                                fields.where(), name);
           bool& add = text_seen ? data.add_eos : data.add_bos;
-          if (add) return std::string("a template with several special tokens in a row is not supported");
+          if (add)
+            return std::string("a template with several special tokens in a row is not supported");
           add = true;
           (text_seen ? data.eos : data.bos) = id;
         }

@@ -29,9 +29,9 @@ constexpr std::array<int16_t, kAlphabetEnd> kByteOf = [] {
 }();
 
 constexpr std::string_view kEndNames[] = {
-    "<|eot_id|>",  "<|im_end|>",   "<|end|>",         "<|return|>",    "<|call|>",
-    "<|flush|>",   "<|calls|>",    "<end_of_turn>",   "<turn|>",       "<|endoftext|>",
-    "<|eom_id|>",  "<EOT>",        "_<EOT>",          "<|end_of_text|>", "<end_of_utterance>",
+    "<|eot_id|>", "<|im_end|>", "<|end|>",       "<|return|>",      "<|call|>",
+    "<|flush|>",  "<|calls|>",  "<end_of_turn>", "<turn|>",         "<|endoftext|>",
+    "<|eom_id|>", "<EOT>",      "_<EOT>",        "<|end_of_text|>", "<end_of_utterance>",
 };
 
 }  // namespace

@@ -16,8 +16,8 @@ bool undo_byte_alphabet(std::string_view text, std::string& out);
 // The same, or the text as it is.
 std::string raw_bytes(std::string_view text);
 
-// Adds eos and the well-known names ("<end_of_turn>", "<|im_end|>", ...) to end_of_generation, sorts
-// it, and marks those tokens as control tokens.
+// Adds eos and the well-known names ("<end_of_turn>", "<|im_end|>", ...) to end_of_generation,
+// sorts it, and marks those tokens as control tokens.
 void collect_end_of_generation(TokenizerData& data);
 
 // For a pre-tokenizer that GGUF knows by name: whether a whole pre-token that is a token is taken

@@ -11,15 +11,15 @@ struct CacheFlags {
   std::string kv_bits = "f16";             // CODEC, or full=CODEC+sliding=CODEC
   std::optional<std::string> kv_key_bits;  // overrides the K half of kv_bits: f16 8 6 5 4 3 2
   std::optional<std::string> kv_value_bits;
-  std::string kv_scheme = "hadamard";      // hadamard | affine
-  int kv_group_size = 0;                   // 0: the scheme's default (hadamard: whole row; affine: 64)
-  int64_t quantized_kv_start = 0;          // rows with a lower index read f16
-  int64_t max_kv_size = 0;                 // 0: unbounded
-  int64_t keep = 0;                        // pinned first tokens of bounded full layers
-  int64_t ctx = 0;                         // 0: the model's trained context, at most 4096
-  int parallel = 1;                        // sequences
-  int64_t chunk = 512;                     // largest prefill step in tokens
-  int64_t rollback = 0;                    // rows that a rollback may take back
+  std::string kv_scheme = "hadamard";  // hadamard | affine
+  int kv_group_size = 0;               // 0: the scheme's default (hadamard: whole row; affine: 64)
+  int64_t quantized_kv_start = 0;      // rows with a lower index read f16
+  int64_t max_kv_size = 0;             // 0: unbounded
+  int64_t keep = 0;                    // pinned first tokens of bounded full layers
+  int64_t ctx = 0;                     // 0: the model's trained context, at most 4096
+  int parallel = 1;                    // sequences
+  int64_t chunk = 512;                 // largest prefill step in tokens
+  int64_t rollback = 0;                // rows that a rollback may take back
 };
 
 }  // namespace ringkeep

@@ -47,8 +47,7 @@ std::vector<float> rope_frequencies(const RopeSpec& rope) {
   const int pairs = rope.rotary_dim / 2;
   std::vector<float> result(static_cast<size_t>(pairs));
   const double first = std::max(0.0, std::floor(yarn_pair(rope, rope.beta_fast)));
-  const double last =
-      std::min(rope.rotary_dim - 1.0, std::ceil(yarn_pair(rope, rope.beta_slow)));
+  const double last = std::min(rope.rotary_dim - 1.0, std::ceil(yarn_pair(rope, rope.beta_slow)));
   for (int i = 0; i < pairs; ++i) {
     double frequency = std::pow(rope.theta, -2.0 * i / rope.rotary_dim);
     switch (rope.scaling) {

@@ -21,17 +21,17 @@ const char* layer_kind_name(LayerKind kind);  // "full", "sliding", ...
 // Rotary position embedding, half-split pairing (i, i + rotary_dim / 2).
 struct RopeSpec {
   enum class Scaling { none, linear, llama3, yarn };
-  int rotary_dim = 0;        // 0: no rotary embedding on this layer
+  int rotary_dim = 0;  // 0: no rotary embedding on this layer
   double theta = 10000.0;
   Scaling scaling = Scaling::none;
-  double factor = 1.0;             // linear, llama3, yarn
-  int original_context = 0;        // llama3, yarn
-  double low_freq_factor = 1.0;    // llama3
-  double high_freq_factor = 4.0;   // llama3
-  double beta_fast = 32.0;         // yarn
-  double beta_slow = 1.0;          // yarn
-  double attention_factor = 1.0;   // multiplies cos and sin (yarn's mscale; 1 otherwise)
-  std::vector<float> factors;      // per pair: frequency divided by it (GGUF rope_freqs); or empty
+  double factor = 1.0;            // linear, llama3, yarn
+  int original_context = 0;       // llama3, yarn
+  double low_freq_factor = 1.0;   // llama3
+  double high_freq_factor = 4.0;  // llama3
+  double beta_fast = 32.0;        // yarn
+  double beta_slow = 1.0;         // yarn
+  double attention_factor = 1.0;  // multiplies cos and sin (yarn's mscale; 1 otherwise)
+  std::vector<float> factors;     // per pair: frequency divided by it (GGUF rope_freqs); or empty
   bool operator==(const RopeSpec&) const = default;
 };
 // Angle per position of each pair, radians: [rotary_dim / 2]. Scaling applied.
@@ -39,12 +39,12 @@ std::vector<float> rope_frequencies(const RopeSpec& rope);
 
 struct LayerSpec {
   LayerKind kind = LayerKind::full;
-  int64_t window = 0;        // sliding: tokens in sight; chunked: block size; else 0
-  int donor = -1;            // shared: index of the layer whose cache is read
-  std::string note;          // recurrent: what the configuration calls it, e.g. "linear_attention"
+  int64_t window = 0;  // sliding: tokens in sight; chunked: block size; else 0
+  int donor = -1;      // shared: index of the layer whose cache is read
+  std::string note;    // recurrent: what the configuration calls it, e.g. "linear_attention"
   int heads = 0;
   int kv_heads = 0;
-  int k_dim = 0;             // of one head
+  int k_dim = 0;  // of one head
   int v_dim = 0;
   RopeSpec rope;
 };
@@ -52,22 +52,22 @@ struct LayerSpec {
 enum class Activation { silu, gelu_tanh };
 
 struct ModelConfig {
-  std::string family;        // "gemma3", "qwen3", "llama", "mistral"; models/ registers these
-  std::string name;          // for people
+  std::string family;  // "gemma3", "qwen3", "llama", "mistral"; models/ registers these
+  std::string name;    // for people
   int64_t vocab_size = 0;
   int64_t hidden = 0;
   int64_t ffn_hidden = 0;
   float norm_eps = 1e-6f;
   Activation activation = Activation::silu;
-  float embedding_scale = 1.0f;      // Gemma: sqrt(hidden)
-  float attention_scale = 0.0f;      // multiplies q·k; always set by the loader
-  float attention_softcap = 0.0f;    // 0: none
-  float logit_softcap = 0.0f;        // 0: none
+  float embedding_scale = 1.0f;    // Gemma: sqrt(hidden)
+  float attention_scale = 0.0f;    // multiplies q·k; always set by the loader
+  float attention_softcap = 0.0f;  // 0: none
+  float logit_softcap = 0.0f;      // 0: none
   bool tied_embeddings = false;
-  bool qk_norm = false;              // RMS norm of each q and k head before RoPE
-  bool norm_weight_plus_one = false; // stored norm weights are w - 1 (Gemma safetensors)
-  bool attention_bias = false;       // q, k, v (and o where present) carry biases
-  int64_t trained_context = 0;       // 0: unknown
+  bool qk_norm = false;               // RMS norm of each q and k head before RoPE
+  bool norm_weight_plus_one = false;  // stored norm weights are w - 1 (Gemma safetensors)
+  bool attention_bias = false;        // q, k, v (and o where present) carry biases
+  int64_t trained_context = 0;        // 0: unknown
   std::vector<LayerSpec> layers;
 };
 

@@ -43,9 +43,9 @@ struct Engine::State {
   std::unique_ptr<kv::Store> store;
   int64_t max_rows = 0;
   int64_t next_id = 1;
-  std::list<Generation> generations;          // in order of arrival
+  std::list<Generation> generations;  // in order of arrival
   std::map<int64_t, GenerationStats> finished;
-  Buffer logits;                              // [max_logit_rows, vocab] float32
+  Buffer logits;  // [max_logit_rows, vocab] float32
 
   int64_t context_limit() const { return store->plan().max_length(); }
   Status run(const StepPlan& plan, std::vector<Generation*>& running, models::Batch& batch,
@@ -78,8 +78,9 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
     model_options.load.balance_k.push_back(layer.geometry.k.scheme == kernels::KvScheme::hadamard);
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
   s.store = RK_TRY(kv::Store::create(plan, device, ops));
-  s.logits = RK_TRY(Buffer::allocate(static_cast<size_t>(s.model->max_logit_rows()) *
-                                     static_cast<size_t>(s.checkpoint.config.vocab_size) * sizeof(float)));
+  s.logits =
+      RK_TRY(Buffer::allocate(static_cast<size_t>(s.model->max_logit_rows()) *
+                              static_cast<size_t>(s.checkpoint.config.vocab_size) * sizeof(float)));
   return engine;
 }
 
@@ -90,8 +91,7 @@ const text::Tokenizer* Engine::tokenizer() const { return state_->tokenizer.get(
 size_t Engine::weight_bytes() const { return state_->model->weights().packed_bytes; }
 size_t Engine::decode_weight_bytes() const { return state_->model->weights().decode_bytes; }
 size_t Engine::scratch_bytes() const {
-  return state_->model->activation_bytes() + state_->exec.scratch_bytes() +
-         state_->logits.size();
+  return state_->model->activation_bytes() + state_->exec.scratch_bytes() + state_->logits.size();
 }
 
 Result<int64_t> Engine::submit(Request request) {
@@ -100,7 +100,8 @@ Result<int64_t> Engine::submit(Request request) {
   if (request.tokens.empty()) return make_error(ErrorKind::usage, "the prompt is empty");
   for (const int32_t token : request.tokens)
     if (token < 0 || token >= vocab)
-      return make_error(ErrorKind::usage, "prompt token {} is outside the vocabulary of {}", token, vocab);
+      return make_error(ErrorKind::usage, "prompt token {} is outside the vocabulary of {}", token,
+                        vocab);
   RK_TRY(validate(request.sampling, vocab));
   const int64_t length = static_cast<int64_t>(request.tokens.size());
   if (length > s.context_limit())
@@ -143,9 +144,8 @@ Status Engine::State::run(const StepPlan& plan, std::vector<Generation*>& runnin
   for (size_t i = 0; i < plan.entries.size(); ++i) {
     const Generation& g = *running[i];
     const int64_t rows = plan.entries[i].rows;
-    entries.push_back({.sequence = g.sequence,
-                       .row0 = static_cast<int64_t>(batch.tokens.size()),
-                       .rows = rows});
+    entries.push_back(
+        {.sequence = g.sequence, .row0 = static_cast<int64_t>(batch.tokens.size()), .rows = rows});
     for (int64_t r = g.cached; r < g.cached + rows; ++r) {
       batch.tokens.push_back(g.tokens[static_cast<size_t>(r)]);
       batch.positions.push_back(static_cast<int32_t>(r));
@@ -173,15 +173,19 @@ Event Engine::State::accept(Generation& g, std::span<float> row) {
   event.tokens.push_back(token);
   if (g.request.top_logprobs >= 0) event.logprobs.push_back(std::move(*sampled));
 
-  const bool ends = tokenizer != nullptr && tokenizer->ends_generation(token) && !g.request.ignore_eos;
+  const bool ends =
+      tokenizer != nullptr && tokenizer->ends_generation(token) && !g.request.ignore_eos;
   if (ends) {
     event.finish = FinishReason::stop;
   } else {
     if (tokenizer != nullptr) event.text = g.decoder.push(tokenizer->bytes(token));
     const bool full = static_cast<int64_t>(g.tokens.size()) >= context_limit();
-    const bool enough = g.request.max_tokens >= 0 && g.stats.generated_tokens >= g.request.max_tokens;
-    if (g.decoder.stopped()) event.finish = FinishReason::stop;
-    else if (full || enough) event.finish = FinishReason::length;
+    const bool enough =
+        g.request.max_tokens >= 0 && g.stats.generated_tokens >= g.request.max_tokens;
+    if (g.decoder.stopped())
+      event.finish = FinishReason::stop;
+    else if (full || enough)
+      event.finish = FinishReason::length;
   }
   if (event.finish != FinishReason::none && !g.decoder.stopped()) event.text += g.decoder.finish();
   return event;
@@ -230,7 +234,8 @@ std::vector<Event> Engine::step() {
       if (entry.sample) {
         const int64_t last = row - 1;
         s.model->logits({&last, 1}, s.logits.as<float>(), s.exec);
-        events.push_back(s.accept(g, std::span(s.logits.as<float>(), static_cast<size_t>(config().vocab_size))));
+        events.push_back(
+            s.accept(g, std::span(s.logits.as<float>(), static_cast<size_t>(config().vocab_size))));
       }
       (prefill ? g.stats.prefill_seconds : g.stats.decode_seconds) += seconds_since(start);
     }
@@ -252,12 +257,14 @@ Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t be
   const int64_t length = static_cast<int64_t>(tokens.size());
   if (length == 0) return make_error(ErrorKind::usage, "no tokens to run");
   if (begin < 0 || end > length || begin >= end)
-    return make_error(ErrorKind::usage, "positions {}:{} are not inside the {} tokens", begin, end, length);
+    return make_error(ErrorKind::usage, "positions {}:{} are not inside the {} tokens", begin, end,
+                      length);
   if (length > s.context_limit())
     return input_error("{} tokens, the context (--ctx) holds {}", length, s.context_limit());
   for (const int32_t token : tokens)
     if (token < 0 || token >= config().vocab_size)
-      return make_error(ErrorKind::usage, "token {} is outside the vocabulary of {}", token, config().vocab_size);
+      return make_error(ErrorKind::usage, "token {} is outside the vocabulary of {}", token,
+                        config().vocab_size);
 
   const auto sequence = RK_TRY(s.store->open());
   struct Closer {
@@ -267,7 +274,8 @@ Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t be
   } closer{*s.store, sequence};
   const size_t vocab = static_cast<size_t>(config().vocab_size);
   for (int64_t done = 0; done < end;) {
-    const int64_t rows = std::min({chunk, s.max_rows, s.store->max_step_rows(sequence), end - done});
+    const int64_t rows =
+        std::min({chunk, s.max_rows, s.store->max_step_rows(sequence), end - done});
     models::Batch batch;
     for (int64_t r = done; r < done + rows; ++r) {
       batch.tokens.push_back(tokens[static_cast<size_t>(r)]);
@@ -279,7 +287,8 @@ Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t be
     RK_TRY(s.model->forward(batch, *s.store, s.exec));
     for (int64_t r = std::max(begin, done); r < done + rows;) {
       std::vector<int64_t> picked;
-      for (; r < done + rows && static_cast<int64_t>(picked.size()) < s.model->max_logit_rows(); ++r)
+      for (; r < done + rows && static_cast<int64_t>(picked.size()) < s.model->max_logit_rows();
+           ++r)
         picked.push_back(r - done);
       s.model->logits(picked, s.logits.as<float>(), s.exec);
       for (size_t i = 0; i < picked.size(); ++i)

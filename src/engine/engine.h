@@ -20,16 +20,16 @@ namespace ringkeep::engine {
 
 struct EngineOptions {
   CacheFlags cache;
-  bool exact = false;          // float32 activations in the weight products
-  int weight_bits = 0;         // quantize dense weights while loading; 0: as they are
+  bool exact = false;   // float32 activations in the weight products
+  int weight_bits = 0;  // quantize dense weights while loading; 0: as they are
   int weight_group = 64;
 };
 
 struct Request {
-  std::vector<int32_t> tokens;         // the prompt, BOS included where the model wants one
+  std::vector<int32_t> tokens;  // the prompt, BOS included where the model wants one
   SamplingParams sampling;
-  int64_t max_tokens = -1;             // < 0: until the context ends
-  std::vector<std::string> stop;       // stop strings
+  int64_t max_tokens = -1;        // < 0: until the context ends
+  std::vector<std::string> stop;  // stop strings
   bool ignore_eos = false;
   int top_logprobs = -1;
 };
@@ -40,11 +40,11 @@ const char* finish_reason_name(FinishReason reason);  // "", "stop", "length"
 // What a step produced for one generation.
 struct Event {
   int64_t id = 0;
-  std::string text;                    // whole UTF-8 characters; a stop string never appears
-  std::vector<int32_t> tokens;         // accepted ids
-  std::vector<Sampled> logprobs;       // when asked for
+  std::string text;               // whole UTF-8 characters; a stop string never appears
+  std::vector<int32_t> tokens;    // accepted ids
+  std::vector<Sampled> logprobs;  // when asked for
   FinishReason finish = FinishReason::none;
-  std::optional<Error> error;          // this request failed; others go on
+  std::optional<Error> error;  // this request failed; others go on
 };
 
 struct GenerationStats {
@@ -58,8 +58,8 @@ class Engine {
  public:
   // Plans the cache (all refusals, kind `refused`), loads the weights, allocates.
   static Result<std::unique_ptr<Engine>> load(checkpoint::Checkpoint checkpoint,
-                                              const EngineOptions& options,
-                                              const kernels::Ops& ops, kernels::Device& device);
+                                              const EngineOptions& options, const kernels::Ops& ops,
+                                              kernels::Device& device);
   ~Engine();
 
   const ModelConfig& config() const;
@@ -76,7 +76,7 @@ class Engine {
   std::vector<Event> step();
   bool idle() const;
   void cancel(int64_t id);
-  GenerationStats stats(int64_t id) const;   // of a running generation or the last finished ones
+  GenerationStats stats(int64_t id) const;  // of a running generation or the last finished ones
 
   // Teacher-forced logits of positions [begin, end) of `tokens`, in prefill steps of `chunk` rows.
   // row(position, logits [vocab]) is called in order.

@@ -11,13 +11,17 @@ namespace ringkeep::engine {
 
 struct Generation {
   Generation(int64_t id, Request request)
-      : id(id), tokens(request.tokens), prompt_size(static_cast<int64_t>(tokens.size())),
-        sampler(request.sampling), decoder(request.stop), request(std::move(request)) {
+      : id(id),
+        tokens(request.tokens),
+        prompt_size(static_cast<int64_t>(tokens.size())),
+        sampler(request.sampling),
+        decoder(request.stop),
+        request(std::move(request)) {
     stats.prompt_tokens = prompt_size;
   }
 
   int64_t id;
-  std::vector<int32_t> tokens;   // prompt, then output
+  std::vector<int32_t> tokens;  // prompt, then output
   int64_t prompt_size;
   int64_t cached = 0;            // tokens whose rows are committed
   kv::SequenceId sequence = -1;  // -1: waiting for a free sequence
@@ -28,8 +32,12 @@ struct Generation {
 
   int64_t pending() const { return static_cast<int64_t>(tokens.size()) - cached; }
   bool prefilling() const { return cached < prompt_size; }
-  std::span<const int32_t> prompt() const { return std::span(tokens).first(static_cast<size_t>(prompt_size)); }
-  std::span<const int32_t> output() const { return std::span(tokens).subspan(static_cast<size_t>(prompt_size)); }
+  std::span<const int32_t> prompt() const {
+    return std::span(tokens).first(static_cast<size_t>(prompt_size));
+  }
+  std::span<const int32_t> output() const {
+    return std::span(tokens).subspan(static_cast<size_t>(prompt_size));
+  }
 };
 
 }  // namespace ringkeep::engine

@@ -14,12 +14,12 @@ namespace ringkeep::engine {
 
 struct SamplingParams {
   float temperature = 0.8f;
-  int top_k = 40;                    // <= 0: off
-  float top_p = 0.95f;               // 1: off
-  float min_p = 0.05f;               // 0: off
-  float repetition_penalty = 1.0f;   // prompt and output
-  float presence_penalty = 0.0f;     // output only
-  float frequency_penalty = 0.0f;    // output only
+  int top_k = 40;                   // <= 0: off
+  float top_p = 0.95f;              // 1: off
+  float min_p = 0.05f;              // 0: off
+  float repetition_penalty = 1.0f;  // prompt and output
+  float presence_penalty = 0.0f;    // output only
+  float frequency_penalty = 0.0f;   // output only
   std::vector<std::pair<int32_t, float>> logit_bias;
   uint64_t seed = 0;
 };
@@ -34,8 +34,8 @@ struct TokenLogprob {
 
 struct Sampled {
   int32_t token = 0;
-  float logprob = 0.0f;                 // of the raw softmax; only when top_logprobs >= 0
-  std::vector<TokenLogprob> top;        // the top_logprobs largest
+  float logprob = 0.0f;           // of the raw softmax; only when top_logprobs >= 0
+  std::vector<TokenLogprob> top;  // the top_logprobs largest
 };
 
 class Sampler {

@@ -24,8 +24,8 @@ struct StepPlan {
   int64_t rows = 0;
 };
 
-// Rows for at most `max_rows`, jobs in order of arrival: first one row for each decoding job, so that
-// a long prompt does not stall running replies, then prompt chunks while there is room.
+// Rows for at most `max_rows`, jobs in order of arrival: first one row for each decoding job, so
+// that a long prompt does not stall running replies, then prompt chunks while there is room.
 StepPlan schedule(std::span<const Job> jobs, int64_t max_rows);
 
 }  // namespace ringkeep::engine

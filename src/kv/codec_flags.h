@@ -1,6 +1,6 @@
-// CODEC strings of the command line: f16, 8 6 5 4 3 2, KaVb, 5.5 4.5 3.5 2.5, affineB:G, or by layer
-// kind full=CODEC+sliding=CODEC (sliding covers chunked layers too). A half may carry its own group:
-// 8:64 is hadamard with a scale every 64 channels, and K8:64V4 names one half only.
+// CODEC strings of the command line: f16, 8 6 5 4 3 2, KaVb, 5.5 4.5 3.5 2.5, affineB:G, or by
+// layer kind full=CODEC+sliding=CODEC (sliding covers chunked layers too). A half may carry its own
+// group: 8:64 is hadamard with a scale every 64 channels, and K8:64V4 names one half only.
 #pragma once
 
 #include "base/result.h"
@@ -13,7 +13,8 @@ namespace ringkeep::kv {
 struct CodecPair {
   kernels::KvCodec k;
   kernels::KvCodec v;
-  // No group was asked for: an affine half may take a smaller one where 64 does not divide the head.
+  // No group was asked for: an affine half may take a smaller one where 64 does not divide the
+  // head.
   bool default_group = true;
   bool quantized() const {
     return k.scheme != kernels::KvScheme::f16 || v.scheme != kernels::KvScheme::f16;

@@ -130,18 +130,10 @@ class Planner {
           layer.window = std::max<int64_t>(1, plan_.max_kv_size - flags_.keep);
         }
         break;
-      case LayerKind::sliding:
-        layer.cache = CacheClass::ring;
-        break;
-      case LayerKind::chunked:
-        layer.cache = CacheClass::chunked;
-        break;
-      case LayerKind::shared:
-        layer.cache = CacheClass::shared;
-        break;
-      case LayerKind::recurrent:
-        layer.cache = CacheClass::recurrent;
-        break;
+      case LayerKind::sliding: layer.cache = CacheClass::ring; break;
+      case LayerKind::chunked: layer.cache = CacheClass::chunked; break;
+      case LayerKind::shared: layer.cache = CacheClass::shared; break;
+      case LayerKind::recurrent: layer.cache = CacheClass::recurrent; break;
     }
     if (spec.kind == LayerKind::sliding || spec.kind == LayerKind::chunked) {
       if (spec.window < 1) {

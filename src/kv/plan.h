@@ -18,9 +18,9 @@ namespace ringkeep::kv {
 inline constexpr int64_t kMaxIndices = (int64_t{1} << 31) - 64;
 
 struct Refusal {
-  int layer = -1;          // -1: the whole cache
-  std::string cache;       // class name
-  std::string feature;     // "quantize", "max-kv-size", "head size", ...
+  int layer = -1;       // -1: the whole cache
+  std::string cache;    // class name
+  std::string feature;  // "quantize", "max-kv-size", "head size", ...
   std::string reason;
 };
 
@@ -29,16 +29,16 @@ struct LayerPlan {
   int index = 0;
   LayerKind kind = LayerKind::full;
   CacheClass cache = CacheClass::full;
-  int64_t window = 0;              // tokens in sight; 0: unbounded; chunked: chunk_size
-  int64_t keep = 0;                // pinned first tokens
-  int64_t chunk_size = 0;          // chunked layers
+  int64_t window = 0;      // tokens in sight; 0: unbounded; chunked: chunk_size
+  int64_t keep = 0;        // pinned first tokens
+  int64_t chunk_size = 0;  // chunked layers
   int donor = -1;
-  kernels::KvGeometry geometry;    // with the codecs of rows at and after --quantized-kv-start
-  size_t bytes_per_token = 0;      // page bytes / 64, rounded up; 0: none of its own
-  int64_t max_tokens = 0;          // most token slots of one sequence while decoding
-  size_t max_bytes = 0;            // of one sequence
+  kernels::KvGeometry geometry;  // with the codecs of rows at and after --quantized-kv-start
+  size_t bytes_per_token = 0;    // page bytes / 64, rounded up; 0: none of its own
+  int64_t max_tokens = 0;        // most token slots of one sequence while decoding
+  size_t max_bytes = 0;          // of one sequence
   int group = -1;
-  int f16_group = -1;              // where rows live before --quantized-kv-start; -1: not used
+  int f16_group = -1;  // where rows live before --quantized-kv-start; -1: not used
 };
 
 // Layers of one geometry and visibility: one page table a sequence, storage [layer][page].
@@ -47,12 +47,12 @@ struct GroupPlan {
   int64_t window = 0;
   int64_t keep = 0;
   int64_t chunk_size = 0;
-  bool before_start = false;       // the f16 group of sequences shorter than --quantized-kv-start
-  std::vector<int> layers;         // model layer indices, in storage order (shared ones excluded)
-  size_t page_bytes = 0;           // of one layer
-  int64_t pages_decode = 0;        // bound of one sequence while decoding
-  int64_t pages_prefill = 0;       // further pages that exist only while prefilling
-  int64_t pages_total = 0;         // of the pool
+  bool before_start = false;  // the f16 group of sequences shorter than --quantized-kv-start
+  std::vector<int> layers;    // model layer indices, in storage order (shared ones excluded)
+  size_t page_bytes = 0;      // of one layer
+  int64_t pages_decode = 0;   // bound of one sequence while decoding
+  int64_t pages_prefill = 0;  // further pages that exist only while prefilling
+  int64_t pages_total = 0;    // of the pool
 };
 
 struct KvPlan {
@@ -63,10 +63,10 @@ struct KvPlan {
   int64_t max_kv_size = 0;
   int64_t chunk = 0;
   int64_t rollback = 0;
-  int64_t quantized_start = 0;     // 0 also when nothing is quantized
+  int64_t quantized_start = 0;  // 0 also when nothing is quantized
   int parallel = 1;
-  size_t kv_bytes = 0;             // all sequences, while decoding
-  size_t kv_prefill_bytes = 0;     // further bytes that exist only while prefilling
+  size_t kv_bytes = 0;          // all sequences, while decoding
+  size_t kv_prefill_bytes = 0;  // further bytes that exist only while prefilling
   std::vector<std::string> warnings;
   bool runnable() const { return refusals.empty(); }
   // Rows that a sequence may hold: ctx, or with --max-kv-size as many as an index can count.
@@ -77,7 +77,8 @@ struct KvPlan {
 
 // Errors (usage): flags that mean nothing (an unknown codec, a negative size, N <= K is a refusal).
 // Everything about layers comes back as refusals, all of them.
-Result<KvPlan> make_plan(const ModelConfig& config, const CacheFlags& flags, const kernels::Ops& ops);
+Result<KvPlan> make_plan(const ModelConfig& config, const CacheFlags& flags,
+                         const kernels::Ops& ops);
 
 // The refusals as an error of kind `refused`, one line a layer.
 Error refusal_error(const KvPlan& plan);

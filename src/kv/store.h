@@ -1,5 +1,5 @@
-// The page pool and the page tables: who owns which token slots. Bookkeeping only; kernels touch the
-// bytes. A step appends rows to sequences, then each is committed or taken back.
+// The page pool and the page tables: who owns which token slots. Bookkeeping only; kernels touch
+// the bytes. A step appends rows to sequences, then each is committed or taken back.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ using SequenceId = int32_t;
 // Rows that one sequence adds in a step.
 struct StepEntry {
   SequenceId sequence = 0;
-  int64_t row0 = 0;      // first row of the step's tensors
+  int64_t row0 = 0;  // first row of the step's tensors
   int64_t rows = 0;
   const int64_t* span_end = nullptr;  // see KvSegment; [rows] or null
 };
@@ -31,7 +31,7 @@ struct GroupBatch {
 // The kernels' view of a step. Valid until the next call that changes the store.
 struct KvBatch {
   int64_t rows = 0;
-  std::vector<GroupBatch> groups;            // by group of the plan
+  std::vector<GroupBatch> groups;  // by group of the plan
   std::vector<StepEntry> entries;
   std::vector<std::vector<kernels::PageRef>> pages;  // backing of the segments
 };
@@ -39,21 +39,21 @@ struct KvBatch {
 // Where a layer's bytes lie in one group.
 struct LayerStorage {
   int group = 0;
-  std::byte* data = nullptr;   // page 0
-  int64_t page_stride = 0;     // bytes
+  std::byte* data = nullptr;  // page 0
+  int64_t page_stride = 0;    // bytes
 };
 
 struct GroupUsage {
   int64_t pages_used = 0;
   int64_t pages_total = 0;
-  size_t bytes_used = 0;       // all layers of the group
+  size_t bytes_used = 0;  // all layers of the group
 };
 
 class Store {
  public:
-  // The plan must be runnable; `device` and `ops` must outlive the store. Reserves address space for
-  // the whole pool; memory is taken as pages are first written. A freed page is used again first; the
-  // memory above the highest page in use is given back when a sequence closes or passes
+  // The plan must be runnable; `device` and `ops` must outlive the store. Reserves address space
+  // for the whole pool; memory is taken as pages are first written. A freed page is used again
+  // first; the memory above the highest page in use is given back when a sequence closes or passes
   // --quantized-kv-start.
   static Result<std::unique_ptr<Store>> create(const KvPlan& plan, kernels::Device& device,
                                                const kernels::Ops& ops);
@@ -79,7 +79,8 @@ class Store {
 
   int64_t length(SequenceId sequence) const;          // committed rows
   int64_t rollback_limit(SequenceId sequence) const;  // rows that rollback() would accept now
-  // Most rows that a step may add to the sequence now (chunk, ctx, and the cut at the quantized start).
+  // Most rows that a step may add to the sequence now (chunk, ctx, and the cut at the quantized
+  // start).
   int64_t max_step_rows(SequenceId sequence) const;
 
   // The storage of a layer: one entry, or two with --quantized-kv-start (f16 first). A shared layer
@@ -89,8 +90,8 @@ class Store {
   size_t bytes_used() const;
   const KvPlan& plan() const;
 
-  // Token indices whose rows the sequence holds in a group for some row to come (those of an open step
-  // included), ascending (tests, /kv).
+  // Token indices whose rows the sequence holds in a group for some row to come (those of an open
+  // step included), ascending (tests, /kv).
   std::vector<int64_t> resident(SequenceId sequence, int group) const;
   // Slot of a resident token index, or -1.
   int64_t slot(SequenceId sequence, int group, int64_t index) const;

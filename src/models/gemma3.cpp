@@ -1,6 +1,6 @@
-// Gemma 3 (Gemma Team 2025, arXiv 2503.19786), text. Each branch is normed on both sides; q and k are
-// normed per head; the embedding is scaled by sqrt(hidden); layers alternate between a sliding window
-// and full attention, with a RoPE base each.
+// Gemma 3 (Gemma Team 2025, arXiv 2503.19786), text. Each branch is normed on both sides; q and k
+// are normed per head; the embedding is scaled by sqrt(hidden); layers alternate between a sliding
+// window and full attention, with a RoPE base each.
 #include "models/families.h"
 
 namespace ringkeep::models {

@@ -1,7 +1,8 @@
 // Llama 2 and 3 (Touvron et al. 2023, arXiv 2302.13971; Llama Team 2024, arXiv 2407.21783), Mistral
-// (Jiang et al. 2023, arXiv 2310.06825) and Qwen 3 dense (Qwen Team 2025, arXiv 2505.09388): pre-norm,
-// rotary embedding, grouped queries, SwiGLU. Mistral's sliding window is a matter of the layers' specs,
-// Qwen's norm of each q and k head of the weights that are there: attention() sees to both.
+// (Jiang et al. 2023, arXiv 2310.06825) and Qwen 3 dense (Qwen Team 2025, arXiv 2505.09388):
+// pre-norm, rotary embedding, grouped queries, SwiGLU. Mistral's sliding window is a matter of the
+// layers' specs, Qwen's norm of each q and k head of the weights that are there: attention() sees
+// to both.
 #include "models/families.h"
 
 namespace ringkeep::models {

@@ -23,8 +23,10 @@ struct Entry {
   const char* family;
   std::unique_ptr<Model> (*make)(Parts);
 };
-constexpr Entry kFamilies[] = {
-    {"gemma3", make<Gemma3>}, {"llama", make<Llama>}, {"mistral", make<Llama>}, {"qwen3", make<Llama>}};
+constexpr Entry kFamilies[] = {{"gemma3", make<Gemma3>},
+                               {"llama", make<Llama>},
+                               {"mistral", make<Llama>},
+                               {"qwen3", make<Llama>}};
 
 const Entry* find(const std::string& family) {
   for (const auto& entry : kFamilies)

@@ -88,7 +88,8 @@ void q3_k(const uint8_t* in, const BlockOut& out) {  // high bits[32] codes[64] 
   two_bit_runs(in + 64, out.codes + 128);
   for (int i = 0; i < 256; ++i) out.codes[i] |= uint8_t((in[i % 32] >> (i / 32) & 1) << 2);
   const uint8_t* scales = in + 96;
-  for (int g = 0; g < 16; ++g) {  // six bits: a nibble of the first eight bytes, two of the last four
+  for (int g = 0; g < 16;
+       ++g) {  // six bits: a nibble of the first eight bytes, two of the last four
     const int low = g < 8 ? scales[g] & 15 : scales[g - 8] >> 4;
     const int high = scales[8 + g % 4] >> (2 * (g / 4)) & 3;
     out.sub_scales[g] = int8_t((low | high << 4) - 32);

@@ -36,7 +36,9 @@ ScaleKind scale_kind(SourceType type) {
                                     : ScaleKind::f16;
 }
 
-bool mlx_bits(int bits) { return bits == 2 || bits == 3 || bits == 4 || bits == 5 || bits == 6 || bits == 8; }
+bool mlx_bits(int bits) {
+  return bits == 2 || bits == 3 || bits == 4 || bits == 5 || bits == 6 || bits == 8;
+}
 bool mlx_group(int group) { return group == 32 || group == 64 || group == 128; }
 
 // Codes of `bits` bits follow each other from the lowest bit of the first byte upwards; on little
@@ -103,8 +105,9 @@ size_t source_row_bytes(SourceType type, int64_t cols) {
 Result<WeightSpec> spec_of(const SourceTensor& tensor) {
   const int64_t cols = tensor.cols();
   if (tensor.shape.size() > 2 || cols <= 0)
-    return input_error("tensor {}: expected a matrix with columns, found {} dimensions and {} columns",
-                       tensor.name, tensor.shape.size(), cols);
+    return input_error(
+        "tensor {}: expected a matrix with columns, found {} dimensions and {} columns",
+        tensor.name, tensor.shape.size(), cols);
   switch (tensor.type) {
     case SourceType::f32: return WeightSpec{.kind = WeightKind::dense_f32};
     case SourceType::f16: return WeightSpec{.kind = WeightKind::dense_f16};
@@ -112,13 +115,17 @@ Result<WeightSpec> spec_of(const SourceTensor& tensor) {
     case SourceType::mlx_affine: {
       if (!mlx_bits(tensor.bits) || !mlx_group(tensor.group))
         return input_error(
-            "tensor {}: expected 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128, found {} bits in "
-            "groups of {}", tensor.name, tensor.bits, tensor.group);
+            "tensor {}: expected 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128, found {} bits "
+            "in "
+            "groups of {}",
+            tensor.name, tensor.bits, tensor.group);
       if (cols % tensor.group != 0)
         return input_error("tensor {}: expected columns in groups of {}, found {} columns",
                            tensor.name, tensor.group, cols);
-      if (tensor.scales == nullptr || tensor.biases == nullptr || dense_size(tensor.scale_type) == 0)
-        return input_error("tensor {}: expected scales and biases as F16, BF16 or F32", tensor.name);
+      if (tensor.scales == nullptr || tensor.biases == nullptr ||
+          dense_size(tensor.scale_type) == 0)
+        return input_error("tensor {}: expected scales and biases as F16, BF16 or F32",
+                           tensor.name);
       return WeightSpec{WeightKind::affine, tensor.bits, tensor.group, 0,
                         scale_kind(tensor.scale_type)};
     }

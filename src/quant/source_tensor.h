@@ -12,22 +12,32 @@
 namespace ringkeep::quant {
 
 enum class SourceType : uint8_t {
-  f32, f16, bf16,
-  q4_0, q4_1, q5_0, q5_1, q8_0,          // GGUF, blocks of 32
-  q2_k, q3_k, q4_k, q5_k, q6_k,          // GGUF, super-blocks of 256
-  mlx_affine,                            // codes in u32 words plus scales and biases
-  other,                                 // known to the file format, not usable as a weight
+  f32,
+  f16,
+  bf16,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,  // GGUF, blocks of 32
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,        // GGUF, super-blocks of 256
+  mlx_affine,  // codes in u32 words plus scales and biases
+  other,       // known to the file format, not usable as a weight
 };
 const char* source_type_name(SourceType type);  // "Q5_0", "BF16", "MLX affine", ...
 
 struct SourceTensor {
   std::string name;
   SourceType type = SourceType::f32;
-  std::string type_name;           // as the file calls it
-  std::vector<int64_t> shape;      // outermost first; logical (an MLX tensor: unpacked columns)
-  const std::byte* data = nullptr; // in a mapped file
+  std::string type_name;            // as the file calls it
+  std::vector<int64_t> shape;       // outermost first; logical (an MLX tensor: unpacked columns)
+  const std::byte* data = nullptr;  // in a mapped file
   size_t bytes = 0;
-  int file = 0;                    // index into TensorTable::files
+  int file = 0;  // index into TensorTable::files
   // mlx_affine only: [rows, cols / group] each
   int bits = 0;
   int group = 0;
@@ -39,8 +49,8 @@ struct SourceTensor {
   int64_t cols() const { return shape.empty() ? 0 : shape.back(); }
 };
 
-// The packed format that holds `tensor` without loss. Errors (input) name the tensor: a type that is
-// no weight, columns that the block does not divide.
+// The packed format that holds `tensor` without loss. Errors (input) name the tensor: a type that
+// is no weight, columns that the block does not divide.
 Result<WeightSpec> spec_of(const SourceTensor& tensor);
 
 // Decodes rows [row0, row0 + count) of a 2-D tensor to the logical form of spec_of(tensor).

@@ -1,7 +1,7 @@
 // The one packed weight format. A matrix [rows, cols] (rows = outputs) is stored as unsigned codes
 // in groups along cols, or dense. Every quantized source maps to it without loss:
-//   symmetric:  w = scale * (q - zero)       Q4_0 (zero 8), Q5_0 (16), Q8_0 (128), Q6_K (32), Q3_K (4)
-//   affine:     w = scale * q + bias         Q4_1, Q5_1, MLX affine; K-quants with biases
+//   symmetric:  w = scale * (q - zero)       Q4_0 (zero 8), Q5_0 (16), Q8_0 (128), Q6_K (32), Q3_K
+//   (4) affine:     w = scale * q + bias         Q4_1, Q5_1, MLX affine; K-quants with biases
 // Scales come in one level (f16, bf16, f32 per group), or in two (K-quants): per group an integer
 // sub-scale, per `kSuperCols` columns an f16 super-scale; scale = super * sub and, for affine,
 // bias = -super_min * sub_min.
@@ -21,9 +21,9 @@ inline constexpr int kSuperCols = 256;  // columns under one super-scale (two_le
 
 struct WeightSpec {
   WeightKind kind = WeightKind::dense_f32;
-  int bits = 0;        // 2, 3, 4, 5, 6, 8; 0 when dense
-  int group = 0;       // 16, 32, 64, 128; 0 when dense
-  int zero = 0;        // symmetric: the code that means 0, 2^(bits-1)
+  int bits = 0;   // 2, 3, 4, 5, 6, 8; 0 when dense
+  int group = 0;  // 16, 32, 64, 128; 0 when dense
+  int zero = 0;   // symmetric: the code that means 0, 2^(bits-1)
   ScaleKind scale = ScaleKind::f16;
   bool operator==(const WeightSpec&) const = default;
   bool dense() const { return kind <= WeightKind::dense_bf16; }

@@ -21,19 +21,15 @@ jinja::Value from_json(jinja::Runtime& runtime, const Json& json, int depth) {
         fmt::format("data nested deeper than {} levels", jinja::kMaxDataDepth)};
   }
   switch (json.type()) {
-    case Json::value_t::boolean:
-      return Value(json.get<bool>());
-    case Json::value_t::number_integer:
-      return Value(json.get<int64_t>());
+    case Json::value_t::boolean: return Value(json.get<bool>());
+    case Json::value_t::number_integer: return Value(json.get<int64_t>());
     case Json::value_t::number_unsigned: {
       const auto number = json.get<uint64_t>();
       if (number > static_cast<uint64_t>(INT64_MAX)) return Value(static_cast<double>(number));
       return Value(static_cast<int64_t>(number));
     }
-    case Json::value_t::number_float:
-      return Value(json.get<double>());
-    case Json::value_t::string:
-      return Value::string(json.get_ref<const std::string&>());
+    case Json::value_t::number_float: return Value(json.get<double>());
+    case Json::value_t::string: return Value::string(json.get_ref<const std::string&>());
     case Json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -47,8 +43,7 @@ jinja::Value from_json(jinja::Runtime& runtime, const Json& json, int depth) {
       }
       return Value::dict(std::move(dict));
     }
-    default:
-      return Value();
+    default: return Value();
   }
 }
 

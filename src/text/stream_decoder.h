@@ -1,4 +1,5 @@
-// Token bytes to text that may be shown: whole UTF-8 characters only, never a byte of a stop string.
+// Token bytes to text that may be shown: whole UTF-8 characters only, never a byte of a stop
+// string.
 #pragma once
 
 #include <string>
@@ -25,8 +26,8 @@ class StreamDecoder {
   std::string take(bool all);
 
   std::vector<std::string> stop_;
-  std::string tail_;   // bytes of a character that is not finished
-  std::string held_;   // text that may be the beginning of a stop string
+  std::string tail_;  // bytes of a character that is not finished
+  std::string held_;  // text that may be the beginning of a stop string
   bool stopped_ = false;
 };
 

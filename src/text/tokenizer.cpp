@@ -92,15 +92,13 @@ std::string Tokenizer::bytes(int32_t id, bool special) const {
   const std::string& text = piece(id);
   switch (vocabulary.type(id)) {
     case TokenType::control:
-    case TokenType::unknown:
-      return special ? text : "";
+    case TokenType::unknown: return special ? text : "";
     case TokenType::byte:
       if (vocabulary.data.kind == TokenizerData::Kind::spm_bpe) {
         return std::string(1, static_cast<char>(*parse_byte_piece(text)));
       }
       return text;
-    default:
-      return vocabulary.data.kind == TokenizerData::Kind::spm_bpe ? with_spaces(text) : text;
+    default: return vocabulary.data.kind == TokenizerData::Kind::spm_bpe ? with_spaces(text) : text;
   }
 }
 

@@ -8,9 +8,9 @@
 namespace ringkeep::weights {
 
 // c [dim] from the norm weights [dim] of one head, without data: the rms that the weights give each
-// channel. Shared by the channels (i, i + rotary_dim / 2) of a rotary pair, so that it commutes with
-// the rotation; geometric mean 1. Channels whose weight is (almost) 0 are floored at 1e-3 of the
-// largest.
+// channel. Shared by the channels (i, i + rotary_dim / 2) of a rotary pair, so that it commutes
+// with the rotation; geometric mean 1. Channels whose weight is (almost) 0 are floored at 1e-3 of
+// the largest.
 std::vector<float> balance_from_norms(const std::vector<float>& q_norm,
                                       const std::vector<float>& k_norm, int rotary_dim);
 

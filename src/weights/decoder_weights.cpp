@@ -18,8 +18,12 @@ class Loader {
  public:
   Loader(const checkpoint::Checkpoint& checkpoint, const LoadOptions& options,
          const kernels::Ops& ops, kernels::Device& device)
-      : checkpoint_(checkpoint), config_(checkpoint.config), options_(options), ops_(ops),
-        device_(device), prefix_(find_prefix(checkpoint.table, checkpoint.format)),
+      : checkpoint_(checkpoint),
+        config_(checkpoint.config),
+        options_(options),
+        ops_(ops),
+        device_(device),
+        prefix_(find_prefix(checkpoint.table, checkpoint.format)),
         progress_("loading weights", static_cast<double>(checkpoint.table.tensors.size())) {}
 
   // A required matrix [rows, cols].
@@ -66,8 +70,8 @@ class Loader {
 
  private:
   const quant::SourceTensor* find(Part part, int layer, const char* suffix) const {
-    return checkpoint_.table.find(
-        part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix);
+    return checkpoint_.table.find(part_name(part, layer, config_, checkpoint_.format, prefix_) +
+                                  suffix);
   }
 
   Result<const quant::SourceTensor*> required(Part part, int layer, const char* suffix,
@@ -140,7 +144,8 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   RK_TRY(loader.matrix(Part::q, index, q_rows, hidden, layer.q, q_order));
   RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, k_order));
   RK_TRY(loader.matrix(Part::v, index, v_rows, hidden, layer.v));
-  RK_TRY(loader.matrix(Part::o, index, hidden, static_cast<int64_t>(spec.heads) * spec.v_dim, layer.o));
+  RK_TRY(loader.matrix(Part::o, index, hidden, static_cast<int64_t>(spec.heads) * spec.v_dim,
+                       layer.o));
   RK_TRY(loader.bias(Part::q, index, q_rows, layer.q_bias, q_order));
   RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
   RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));

@@ -11,30 +11,30 @@ namespace ringkeep::weights {
 
 // Matrices are [outputs, inputs]. Optional parts are empty where the family has none.
 struct LayerWeights {
-  OwnedVector attn_norm;                   // [hidden]
-  OwnedTensor q, k, v, o;                  // [heads * k_dim, hidden], ..., [hidden, heads * v_dim]
+  OwnedVector attn_norm;   // [hidden]
+  OwnedTensor q, k, v, o;  // [heads * k_dim, hidden], ..., [hidden, heads * v_dim]
   OwnedVector q_bias, k_bias, v_bias, o_bias;
-  OwnedVector q_norm, k_norm;              // [k_dim], K balance folded in where it is on
-  OwnedVector post_attn_norm;              // [hidden] Gemma: on the branch, before the residual sum
-  OwnedVector ffn_norm;                    // [hidden]
-  OwnedTensor gate, up, down;              // [ffn, hidden], [ffn, hidden], [hidden, ffn]
-  OwnedVector post_ffn_norm;               // [hidden]
+  OwnedVector q_norm, k_norm;  // [k_dim], K balance folded in where it is on
+  OwnedVector post_attn_norm;  // [hidden] Gemma: on the branch, before the residual sum
+  OwnedVector ffn_norm;        // [hidden]
+  OwnedTensor gate, up, down;  // [ffn, hidden], [ffn, hidden], [hidden, ffn]
+  OwnedVector post_ffn_norm;   // [hidden]
 };
 
 struct DecoderWeights {
-  OwnedTensor embedding;                   // [vocab, hidden]
-  OwnedTensor lm_head;                     // [vocab, hidden]; empty when tied to the embedding
-  OwnedVector final_norm;                  // [hidden]
+  OwnedTensor embedding;   // [vocab, hidden]
+  OwnedTensor lm_head;     // [vocab, hidden]; empty when tied to the embedding
+  OwnedVector final_norm;  // [hidden]
   std::vector<LayerWeights> layers;
-  size_t packed_bytes = 0;                 // of all matrices and vectors
-  size_t decode_bytes = 0;                 // read by one decode step
+  size_t packed_bytes = 0;  // of all matrices and vectors
+  size_t decode_bytes = 0;  // read by one decode step
 
   const kernels::PackedTensor& head() const { return lm_head ? lm_head.tensor : embedding.tensor; }
 };
 
 struct LoadOptions {
   PackOptions pack;
-  std::vector<bool> balance_k;             // [layers] fold the K balance into q and k norms
+  std::vector<bool> balance_k;  // [layers] fold the K balance into q and k norms
 };
 
 // Finds every tensor under its GGUF or Hugging Face name, checks its shape against the

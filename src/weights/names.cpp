@@ -25,7 +25,8 @@ const char* gguf_name(Part part) {
   return "";
 }
 
-// In Gemma post_attention_layernorm is a norm of the branch; elsewhere it is the norm before the FFN.
+// In Gemma post_attention_layernorm is a norm of the branch; elsewhere it is the norm before the
+// FFN.
 const char* hf_name(Part part, bool gemma) {
   switch (part) {
     case Part::embedding: return "embed_tokens";

@@ -8,8 +8,22 @@
 namespace ringkeep::weights {
 
 enum class Part {
-  embedding, lm_head, final_norm,  // model-wide
-  attn_norm, q, k, v, o, q_norm, k_norm, post_attn_norm, ffn_norm, gate, up, down, post_ffn_norm,
+  embedding,
+  lm_head,
+  final_norm,  // model-wide
+  attn_norm,
+  q,
+  k,
+  v,
+  o,
+  q_norm,
+  k_norm,
+  post_attn_norm,
+  ffn_norm,
+  gate,
+  up,
+  down,
+  post_ffn_norm,
 };
 
 // The name of a part without ".weight" / ".bias"; `layer` is ignored for model-wide parts. `prefix`

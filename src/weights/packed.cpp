@@ -38,7 +38,8 @@ quant::WeightRows gather(const quant::SourceTensor& source, const RowOrder& orde
 
 }  // namespace
 
-Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source, const PackOptions& options) {
+Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source,
+                                      const PackOptions& options) {
   const auto spec = RK_TRY(quant::spec_of(source));
   if (!spec.dense() || options.weight_bits == 0) return spec;
   if (source.cols() % options.weight_group != 0)
@@ -68,18 +69,22 @@ Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedF
   const int64_t block = ops.weight_row_block * std::max<int64_t>(1, 64 / ops.weight_row_block);
   const size_t row_bytes = source.bytes / static_cast<size_t>(std::max<int64_t>(1, rows));
   // Reordered rows may come from anywhere in their head: read the matrix in one go.
-  const int64_t slab = order.empty() ? block * std::max<int64_t>(1, kSlabBytes / (static_cast<int64_t>(row_bytes) * block + 1))
-                                     : rows;
+  const int64_t slab =
+      order.empty()
+          ? block * std::max<int64_t>(1, kSlabBytes / (static_cast<int64_t>(row_bytes) * block + 1))
+          : rows;
   for (int64_t begin = 0; begin < rows; begin += slab) {
     const int64_t end = std::min(rows, begin + slab);
     device.pool().parallel_for((end - begin + block - 1) / block, [&](int64_t task, int) {
       const int64_t row0 = begin + task * block;
       auto decoded = gather(source, order, row0, std::min(block, end - row0));
       if (quantize)
-        decoded = quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
+        decoded =
+            quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
       ops.pack_rows(out.buffer.data(), rows, cols, row0, decoded);
     });
-    release(source, file, static_cast<size_t>(begin) * row_bytes, static_cast<size_t>(end) * row_bytes);
+    release(source, file, static_cast<size_t>(begin) * row_bytes,
+            static_cast<size_t>(end) * row_bytes);
   }
   return out;
 }

@@ -25,7 +25,7 @@ struct OwnedVector {
 };
 
 struct PackOptions {
-  int weight_bits = 0;    // quantize dense matrices while loading; 0: keep them dense
+  int weight_bits = 0;  // quantize dense matrices while loading; 0: keep them dense
   int weight_group = 64;
 };
 
@@ -34,10 +34,11 @@ using RowOrder = std::vector<int64_t>;
 
 // The packed format that the matrix will have. Errors (input) name the tensor: no weight type,
 // columns that the group does not divide.
-Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source, const PackOptions& options);
+Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source,
+                                      const PackOptions& options);
 
-// Repacks a matrix, in parallel over blocks of rows. The pages of `file` that were read are let go of
-// on the way, so that source and packed form are never both in memory whole.
+// Repacks a matrix, in parallel over blocks of rows. The pages of `file` that were read are let go
+// of on the way, so that source and packed form are never both in memory whole.
 Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedFile& file,
                                 const RowOrder& order, const PackOptions& options,
                                 const kernels::Ops& ops, kernels::Device& device);

@@ -15,7 +15,8 @@
 namespace ringkeep {
 namespace {
 
-// Every half is a float exactly, and comes back; between two halves the nearer one wins, ties to even.
+// Every half is a float exactly, and comes back; between two halves the nearer one wins, ties to
+// even.
 TEST(DType, HalfRoundTripsEveryValueAndRoundsToNearestEven) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);

@@ -110,8 +110,7 @@ TEST_F(DemoModel, MetadataSummarisesArrays) {
   for (const auto& [key, value] : metadata)
     if (key == "tokenizer.ggml.tokens") {
       found = true;
-      EXPECT_EQ(value,
-                "262144 x string: \"<pad>\", \"<eos>\", \"<bos>\", \"<unk>\", ...");
+      EXPECT_EQ(value, "262144 x string: \"<pad>\", \"<eos>\", \"<bos>\", \"<unk>\", ...");
     }
   EXPECT_TRUE(found);
 }

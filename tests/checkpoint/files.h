@@ -24,7 +24,10 @@ class Bytes {
   }
   Bytes& u32(uint32_t value) { return put(value); }
   Bytes& u64(uint64_t value) { return put(value); }
-  Bytes& raw(std::string_view bytes) { data += bytes; return *this; }
+  Bytes& raw(std::string_view bytes) {
+    data += bytes;
+    return *this;
+  }
   Bytes& text(std::string_view value) { return u64(value.size()).raw(value); }  // GGUF string
   Bytes& pad(size_t alignment) {
     while (data.size() % alignment != 0) data += '\0';
@@ -68,7 +71,8 @@ class TempFolder {
   std::string write(const std::string& name, std::string_view bytes) const {
     const std::string file = *this / name;
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
-    std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(file, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return file;
   }
 
@@ -88,10 +92,10 @@ inline std::string golden(const std::string& name) {
 }  // namespace ringkeep::testing
 
 // The expression fails with ErrorKind::input and a message that has `part` in it.
-#define EXPECT_INPUT_ERROR(expression, part)                                                  \
-  do {                                                                                        \
-    const auto& result_ = (expression);                                                       \
-    ASSERT_FALSE(result_.ok()) << "expected an error with: " << (part);                       \
-    EXPECT_EQ(result_.error().kind, ::ringkeep::ErrorKind::input);                            \
+#define EXPECT_INPUT_ERROR(expression, part)                                                     \
+  do {                                                                                           \
+    const auto& result_ = (expression);                                                          \
+    ASSERT_FALSE(result_.ok()) << "expected an error with: " << (part);                          \
+    EXPECT_EQ(result_.error().kind, ::ringkeep::ErrorKind::input);                               \
     EXPECT_NE(result_.error().message.find(part), std::string::npos) << result_.error().message; \
   } while (false)

@@ -17,7 +17,8 @@ using testing::TestTensor;
 
 Result<GgufFile> parse(const Bytes& bytes) { return GgufFile::parse(bytes.span(), "t.gguf"); }
 
-// One u32 value, one array of strings, two tensors; 32 bytes of data each, the last without padding.
+// One u32 value, one array of strings, two tensors; 32 bytes of data each, the last without
+// padding.
 Bytes small_file() {
   Bytes bytes = gguf_header(2, 2);
   bytes.text("general.alignment").u32(4).u32(64);
@@ -42,9 +43,10 @@ TEST(Gguf, ReadsWhatWasWritten) {
   EXPECT_EQ(reinterpret_cast<const float*>(a.data)[7], 7.0f);
   EXPECT_EQ(reinterpret_cast<const float*>(file.value().find_tensor("b")->data)[7], -7.0f);
   std::vector<std::string> words;
-  ASSERT_TRUE(file.value()
-                  .for_each_string("words", [&](uint64_t, std::string_view w) { words.emplace_back(w); })
-                  .ok());
+  ASSERT_TRUE(
+      file.value()
+          .for_each_string("words", [&](uint64_t, std::string_view w) { words.emplace_back(w); })
+          .ok());
   EXPECT_EQ(words, (std::vector<std::string>{"one", ""}));
   EXPECT_EQ(describe(*file.value().find("words")), "2 x string: \"one\", \"\"");
 }
@@ -73,7 +75,8 @@ TEST(Gguf, AgreesWithGgufPy) {
     const auto* tensor = file.value().find_tensor(name);
     ASSERT_NE(tensor, nullptr) << name;
     EXPECT_EQ(tensor->type_name, type);
-    EXPECT_EQ(static_cast<size_t>(tensor->data - file.value().tensors()[0].data) + 1664, offset) << name;
+    EXPECT_EQ(static_cast<size_t>(tensor->data - file.value().tensors()[0].data) + 1664, offset)
+        << name;
     EXPECT_EQ(tensor->bytes, size) << name;
     EXPECT_EQ(tensor->shape, shape) << name;
     EXPECT_EQ(tensor->type == quant::SourceType::other, type == "IQ4_XS") << name;
@@ -126,8 +129,10 @@ TEST(GgufRefuses, Alignment) {
   const auto with = [](uint32_t type, auto value) {
     Bytes bytes = gguf_header(0, 1);
     bytes.text("general.alignment").u32(type);
-    if constexpr (std::is_same_v<decltype(value), const char*>) bytes.text(value);
-    else bytes.put(value);
+    if constexpr (std::is_same_v<decltype(value), const char*>)
+      bytes.text(value);
+    else
+      bytes.put(value);
     return bytes;
   };
   EXPECT_TRUE(parse(with(4, uint32_t{8})).ok());
@@ -139,12 +144,17 @@ TEST(GgufRefuses, Alignment) {
 }
 
 TEST(GgufRefuses, HugeCounts) {
-  for (const uint64_t count : {uint64_t{1} << 31, uint64_t{1} << 57, uint64_t{1} << 63, ~uint64_t{0}}) {
-    EXPECT_INPUT_ERROR(parse(gguf_header(count, 0).raw(std::string(100, 'x'))), "tensors announced");
-    EXPECT_INPUT_ERROR(parse(gguf_header(0, count).raw(std::string(100, 'x'))), "entries announced");
+  for (const uint64_t count :
+       {uint64_t{1} << 31, uint64_t{1} << 57, uint64_t{1} << 63, ~uint64_t{0}}) {
+    EXPECT_INPUT_ERROR(parse(gguf_header(count, 0).raw(std::string(100, 'x'))),
+                       "tensors announced");
+    EXPECT_INPUT_ERROR(parse(gguf_header(0, count).raw(std::string(100, 'x'))),
+                       "entries announced");
     EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).u64(count).raw(std::string(20, 'k'))), "truncated");
-    EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(9).u32(4).u64(count)), "elements of u32");
-    EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(9).u32(8).u64(count)), "elements of string");
+    EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(9).u32(4).u64(count)),
+                       "elements of u32");
+    EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(9).u32(8).u64(count)),
+                       "elements of string");
     EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(8).u64(count)), "truncated");
     Bytes dims = gguf_header(1, 0);
     add_tensor(dims, {"t", {count, count | 1, 3}});
@@ -155,8 +165,10 @@ TEST(GgufRefuses, HugeCounts) {
 TEST(GgufRefuses, BadTypesAndKeys) {
   EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("").u32(4).u32(1)), "empty key");
   EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(999).u32(1)), "unknown value type 999");
-  EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(9).u32(9).u64(1).u32(4).u64(0)), "arrays of arrays");
-  EXPECT_INPUT_ERROR(parse(gguf_header(0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(1)), "occurs twice");
+  EXPECT_INPUT_ERROR(parse(gguf_header(0, 1).text("k").u32(9).u32(9).u64(1).u32(4).u64(0)),
+                     "arrays of arrays");
+  EXPECT_INPUT_ERROR(parse(gguf_header(0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(1)),
+                     "occurs twice");
   EXPECT_INPUT_ERROR(parse(gguf_header(0, 0, 1)), "version 1");
   EXPECT_INPUT_ERROR(parse(gguf_header(0, 0, 0x03000000)), "big-endian");
   EXPECT_INPUT_ERROR(parse(Bytes().raw("GGML0123456789012345678901")), "not a GGUF file");
@@ -177,11 +189,14 @@ TEST(GgufRefuses, MisplacedTensors) {
     return bytes;
   };
   EXPECT_TRUE(parse(two({"a", {8}, 0, 0}, {"b", {24}, 0, 32})).ok());
-  EXPECT_INPUT_ERROR(parse(two({"a", {16}, 0, 0}, {"b", {8}, 0, 32})), "tensor b overlaps tensor a");
+  EXPECT_INPUT_ERROR(parse(two({"a", {16}, 0, 0}, {"b", {8}, 0, 32})),
+                     "tensor b overlaps tensor a");
   EXPECT_INPUT_ERROR(parse(two({"a", {8}, 0, 0}, {"b", {8}, 0, 0})), "overlaps");
   EXPECT_INPUT_ERROR(parse(two({"a", {8}, 0, 0}, {"a", {8}, 0, 32})), "occurs twice");
-  EXPECT_INPUT_ERROR(parse(two({"a", {8}, 0, 0}, {"b", {8}, 0, 40})), "no multiple of the alignment");
-  EXPECT_INPUT_ERROR(parse(two({"a", {8}, 0, 0}, {"b", {25}, 0, 32})), "tensor b: 100 bytes at offset 32");
+  EXPECT_INPUT_ERROR(parse(two({"a", {8}, 0, 0}, {"b", {8}, 0, 40})),
+                     "no multiple of the alignment");
+  EXPECT_INPUT_ERROR(parse(two({"a", {8}, 0, 0}, {"b", {25}, 0, 32})),
+                     "tensor b: 100 bytes at offset 32");
   EXPECT_INPUT_ERROR(parse(two({"a", {8}, 0, 0}, {"b", {8}, 0, ~uint64_t{31}})), "tensor b");
 }
 
@@ -238,7 +253,8 @@ TEST_F(SplitSet, FirstPartFindsTheRest) {
 }
 
 TEST_F(SplitSet, EachFaultHasItsOwnMessage) {
-  EXPECT_INPUT_ERROR(open(folder / name(2)), "this is part 2 of 3 of a split model; give the first part, ");
+  EXPECT_INPUT_ERROR(open(folder / name(2)),
+                     "this is part 2 of 3 of a split model; give the first part, ");
 
   folder.write("m-00001-of-00004.gguf", part(0, 3));
   EXPECT_INPUT_ERROR(open(folder / name(1, 4)), "the name says 4 parts, split.count says 3");
@@ -251,7 +267,8 @@ TEST_F(SplitSet, EachFaultHasItsOwnMessage) {
   EXPECT_INPUT_ERROR(open(folder / name(1)), "split.count is 4, the first part says 3");
   folder.write(name(3), part(2, 3));
   folder.write(name(1), part(0, 3, 4));
-  EXPECT_INPUT_ERROR(open(folder / name(1)), "split.tensors.count is 4, the 3 parts hold 3 tensors");
+  EXPECT_INPUT_ERROR(open(folder / name(1)),
+                     "split.tensors.count is 4, the 3 parts hold 3 tensors");
   folder.write(name(1), part(0, 3));
 
   std::filesystem::remove(folder / name(2));
@@ -268,9 +285,16 @@ TEST(GgufConfig, KeysThatAreMissingOrWrong) {
   EXPECT_INPUT_ERROR(with(gguf_header(0, 0)), "lacks general.architecture");
   EXPECT_INPUT_ERROR(with(gguf_header(0, 1).text("general.architecture").u32(8).text("rwkv")),
                      "architecture \"rwkv\" does not describe a decoder");
-  EXPECT_INPUT_ERROR(with(gguf_header(0, 3).text("general.architecture").u32(8).text("llama")
-                              .text("llama.block_count").u32(4).u32(0x80000000u)
-                              .text("llama.embedding_length").u32(4).u32(8)),
+  EXPECT_INPUT_ERROR(with(gguf_header(0, 3)
+                              .text("general.architecture")
+                              .u32(8)
+                              .text("llama")
+                              .text("llama.block_count")
+                              .u32(4)
+                              .u32(0x80000000u)
+                              .text("llama.embedding_length")
+                              .u32(4)
+                              .u32(8)),
                      "llama.block_count: 2147483648");
 }
 

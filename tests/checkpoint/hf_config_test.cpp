@@ -18,9 +18,10 @@ ModelConfig parsed(const json& config) {
 }
 
 json base(const char* model_type) {
-  return {{"model_type", model_type},   {"hidden_size", 64},        {"num_hidden_layers", 4},
-          {"num_attention_heads", 4},   {"num_key_value_heads", 2}, {"intermediate_size", 96},
-          {"vocab_size", 100},          {"max_position_embeddings", 1024}};
+  return {{"model_type", model_type}, {"hidden_size", 64},
+          {"num_hidden_layers", 4},   {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}, {"intermediate_size", 96},
+          {"vocab_size", 100},        {"max_position_embeddings", 1024}};
 }
 
 // Configurations saved by transformers, as they are and with the derived layer types taken out.
@@ -91,8 +92,11 @@ TEST(HfConfig, OldStyleRope) {
 
   config = base("llama");
   config["rope_theta"] = 500000;
-  config["rope_scaling"] = {{"rope_type", "yarn"},   {"factor", 8.0}, {"mscale", 0.707},
-                            {"mscale_all_dim", 1.0}, {"beta_fast", 16}};
+  config["rope_scaling"] = {{"rope_type", "yarn"},
+                            {"factor", 8.0},
+                            {"mscale", 0.707},
+                            {"mscale_all_dim", 1.0},
+                            {"beta_fast", 16}};
   config["original_max_position_embeddings"] = 128;
   const RopeSpec rope = parsed(config).layers[0].rope;
   EXPECT_EQ(rope.theta, 500000.0);
@@ -110,11 +114,13 @@ TEST(HfConfig, SlidingWindows) {
   EXPECT_EQ(parsed(config).layers[0].kind, LayerKind::full);
   config["sliding_window"] = 32;
   EXPECT_EQ(parsed(config).layers[3].window, 32);
-  config["layer_types"] = {"full_attention", "sliding_attention", "full_attention", "sliding_attention"};
+  config["layer_types"] = {"full_attention", "sliding_attention", "full_attention",
+                           "sliding_attention"};
   EXPECT_EQ(parsed(config).layers[2].kind, LayerKind::full);
   EXPECT_EQ(parsed(config).layers[3].kind, LayerKind::sliding);
   config["sliding_window"] = nullptr;
-  EXPECT_INPUT_ERROR(parse_hf_config(config.dump()), "layer 1 is sliding_attention, but sliding_window");
+  EXPECT_INPUT_ERROR(parse_hf_config(config.dump()),
+                     "layer 1 is sliding_attention, but sliding_window");
   config["layer_types"] = {"full_attention"};
   EXPECT_INPUT_ERROR(parse_hf_config(config.dump()), "layer_types: 1 entries for 4 layers");
 
@@ -134,8 +140,11 @@ TEST(HfConfig, NestedGemmaWithDefaults) {
                        {"architectures", {"Gemma3ForConditionalGeneration"}},
                        {"vision_config", {{"hidden_size", 1152}}},
                        {"text_config",
-                        {{"model_type", "gemma3_text"}, {"hidden_size", 2560}, {"num_hidden_layers", 34},
-                         {"intermediate_size", 10240}, {"sliding_window", 1024},
+                        {{"model_type", "gemma3_text"},
+                         {"hidden_size", 2560},
+                         {"num_hidden_layers", 34},
+                         {"intermediate_size", 10240},
+                         {"sliding_window", 1024},
                          {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}}}};
   const ModelConfig gemma = parsed(config);
   EXPECT_EQ(gemma.family, "gemma3");
@@ -155,7 +164,8 @@ TEST(HfConfig, HybridsNameTheirRecurrentLayers) {
   const auto notes = [](const json& config) {
     std::vector<std::string> result;
     for (const LayerSpec& layer : parsed(config).layers)
-      result.push_back(layer.kind == LayerKind::recurrent ? layer.note : layer_kind_name(layer.kind));
+      result.push_back(layer.kind == LayerKind::recurrent ? layer.note
+                                                          : layer_kind_name(layer.kind));
     return result;
   };
   using Notes = std::vector<std::string>;
@@ -177,7 +187,8 @@ TEST(HfConfig, HybridsNameTheirRecurrentLayers) {
   EXPECT_EQ(notes(base("falcon_h1"))[3], "attention + mamba");
   config = base("gemma3n_text");
   config["sliding_window"] = 8;
-  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "sliding_attention"};
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                           "sliding_attention"};
   config["num_kv_shared_layers"] = 2;
   const ModelConfig shared = parsed(config);
   EXPECT_EQ(shared.layers[2].kind, LayerKind::shared);
@@ -187,7 +198,8 @@ TEST(HfConfig, HybridsNameTheirRecurrentLayers) {
 
 TEST(HfConfig, PythonsInfinityIsRead) {
   std::string text = base("falcon_h1").dump();
-  text.insert(1, "\"time_step_limit\": [0.0, Infinity, -Infinity, NaN], \"s\": \"NaN \\\" Infinity\",");
+  text.insert(
+      1, "\"time_step_limit\": [0.0, Infinity, -Infinity, NaN], \"s\": \"NaN \\\" Infinity\",");
   EXPECT_TRUE(parse_hf_config(text).ok());
 }
 
@@ -203,13 +215,16 @@ TEST(HfConfigRefuses, WhatItCannotRead) {
     changed[key] = value;
     return parse_hf_config(changed.dump());
   };
-  EXPECT_INPUT_ERROR(with("quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}), "\"gptq\"");
+  EXPECT_INPUT_ERROR(with("quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}),
+                     "\"gptq\"");
   EXPECT_INPUT_ERROR(with("quantization_config", {{"quant_method", "fp8"}}), "\"fp8\"");
-  EXPECT_INPUT_ERROR(with("num_hidden_layers", 1 << 20), "num_hidden_layers: expected an integer from 1 to 4096");
+  EXPECT_INPUT_ERROR(with("num_hidden_layers", 1 << 20),
+                     "num_hidden_layers: expected an integer from 1 to 4096");
   EXPECT_INPUT_ERROR(with("num_hidden_layers", "4"), "found \"4\"");
   EXPECT_INPUT_ERROR(with("hidden_size", -1), "hidden_size");
   EXPECT_INPUT_ERROR(with("num_key_value_heads", 3), "multiple of num_key_value_heads 3");
-  EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "longrope"}}), "RoPE scaling \"longrope\"");
+  EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "longrope"}}),
+                     "RoPE scaling \"longrope\"");
   EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "llama3"}}), "without a factor");
   EXPECT_INPUT_ERROR(with("hidden_act", "relu2"), "activation \"relu2\"");
   EXPECT_INPUT_ERROR(with("mlp_bias", true), "mlp_bias");

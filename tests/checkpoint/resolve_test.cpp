@@ -22,8 +22,10 @@ class Resolve : public ::testing::Test {
   }
   void TearDown() override {
     for (const auto& [name, value] : saved_)
-      if (value) ::setenv(name.c_str(), value->c_str(), 1);
-      else ::unsetenv(name.c_str());
+      if (value)
+        ::setenv(name.c_str(), value->c_str(), 1);
+      else
+        ::unsetenv(name.c_str());
   }
   testing::TempFolder folder;
 
@@ -45,7 +47,8 @@ TEST_F(Resolve, HuggingFaceCache) {
     folder.write(cache + "/models--org--name/refs/main", "abc123\n");
     EXPECT_INPUT_ERROR(resolve("org/name"), "hf download org/name");
     folder.write(cache + "/models--org--name/snapshots/abc123/config.json", "{}");
-    EXPECT_EQ(resolve("org/name").value(), folder / (cache + "/models--org--name/snapshots/abc123"));
+    EXPECT_EQ(resolve("org/name").value(),
+              folder / (cache + "/models--org--name/snapshots/abc123"));
   };
   check(".cache/huggingface/hub");
   ::setenv("HF_HOME", (folder / "home").c_str(), 1);

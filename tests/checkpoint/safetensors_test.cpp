@@ -18,7 +18,8 @@ Result<SafetensorsFile> parse(const Bytes& bytes) {
   return parse_safetensors(bytes.span(), "t.safetensors");
 }
 std::string entry(const char* dtype, const char* shape, int begin, int end) {
-  return fmt::format(R"({{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", dtype, shape, begin, end);
+  return fmt::format(R"({{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", dtype, shape, begin,
+                     end);
 }
 
 TEST(Safetensors, ReadsTheReferenceFile) {
@@ -53,13 +54,19 @@ TEST(SafetensorsRefuses, BadHeaders) {
   EXPECT_TRUE(parse(file("{" + a + "}", 8)).ok());
   EXPECT_INPUT_ERROR(parse(file("{" + a + "}", 7)), "a: ends at byte 8 of the data, which has 7");
   EXPECT_INPUT_ERROR(parse(file("{" + a + "}", 9)), "1 bytes after the last tensor");
-  EXPECT_INPUT_ERROR(parse(file("{" + a + ",\"b\":" + entry("F32", "[2]", 4, 12) + "}", 12)), "an overlap");
-  EXPECT_INPUT_ERROR(parse(file("{" + a + ",\"b\":" + entry("F32", "[1]", 12, 16) + "}", 16)), "a gap");
-  EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("F32", "[3]", 0, 8) + "}", 8)), "expected 12 bytes");
-  EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("F32", "[0]", 0, 0) + "}", 0)), "a dimension is zero");
+  EXPECT_INPUT_ERROR(parse(file("{" + a + ",\"b\":" + entry("F32", "[2]", 4, 12) + "}", 12)),
+                     "an overlap");
+  EXPECT_INPUT_ERROR(parse(file("{" + a + ",\"b\":" + entry("F32", "[1]", 12, 16) + "}", 16)),
+                     "a gap");
+  EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("F32", "[3]", 0, 8) + "}", 8)),
+                     "expected 12 bytes");
+  EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("F32", "[0]", 0, 0) + "}", 0)),
+                     "a dimension is zero");
   EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("Q9", "[2]", 0, 8) + "}", 8)), "dtype");
   EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("F32", "[-2]", 0, 8) + "}", 8)), "shape");
-  EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("F32", "[4294967296,4294967296,4]", 0, 8) + "}", 8)), "overflow");
+  EXPECT_INPUT_ERROR(
+      parse(file("{\"a\":" + entry("F32", "[4294967296,4294967296,4]", 0, 8) + "}", 8)),
+      "overflow");
   EXPECT_INPUT_ERROR(parse(file("{\"a\":" + entry("F32", "[2]", 8, 0) + "}", 8)), "data_offsets");
   EXPECT_INPUT_ERROR(parse(file("{\"a\":3}", 0)), "expected an object");
   EXPECT_INPUT_ERROR(parse(file("{\"a\":", 0)), "not valid JSON");
@@ -76,7 +83,12 @@ class Folder : public ::testing::Test {
  protected:
   void config(const std::string& more = "") { folder.write("config.json", kConfig + more + "}"); }
   // Tensors in order: name -> dtype, shape, bytes.
-  struct Entry { std::string name; const char* dtype; const char* shape; int bytes; };
+  struct Entry {
+    std::string name;
+    const char* dtype;
+    const char* shape;
+    int bytes;
+  };
   std::string tensors(const std::vector<Entry>& entries) {
     std::string header = "{";
     int at = 0;
@@ -93,7 +105,8 @@ class Folder : public ::testing::Test {
 TEST_F(Folder, ShardsWithAnIndex) {
   config();
   folder.write("model-1.safetensors", tensors({{"a", "F32", "[2]", 8}}));
-  const std::string second = folder.write("model-2.safetensors", tensors({{"b", "BF16", "[2,2]", 8}}));
+  const std::string second =
+      folder.write("model-2.safetensors", tensors({{"b", "BF16", "[2,2]", 8}}));
   const auto index = [&](const char* map) {
     folder.write("model.safetensors.index.json", std::string("{\"weight_map\":") + map + "}");
   };
@@ -105,7 +118,8 @@ TEST_F(Folder, ShardsWithAnIndex) {
   EXPECT_EQ(opened.value().tokenizer.kind, TokenizerData::Kind::none);
 
   index(R"({"a":"model-1.safetensors","b":"model-2.safetensors","c":"model-2.safetensors"})");
-  EXPECT_INPUT_ERROR(open(folder.path()), "model-2.safetensors: the index says that c is in this file");
+  EXPECT_INPUT_ERROR(open(folder.path()),
+                     "model-2.safetensors: the index says that c is in this file");
   index(R"({"a":"../model-1.safetensors"})");
   EXPECT_INPUT_ERROR(open(folder.path()), "a file name without folders");
   index(R"({"a":"model-1.safetensors","b":"model-2.safetensors"})");
@@ -114,7 +128,8 @@ TEST_F(Folder, ShardsWithAnIndex) {
   folder.write("model-2.safetensors", whole.substr(0, whole.size() - 1));
   EXPECT_INPUT_ERROR(open(folder.path()), "model-2.safetensors");
   std::filesystem::remove(second);
-  EXPECT_INPUT_ERROR(open(folder.path()), "model-2.safetensors: the index names this file, but it is missing");
+  EXPECT_INPUT_ERROR(open(folder.path()),
+                     "model-2.safetensors: the index names this file, but it is missing");
   EXPECT_TRUE(open(folder.path(), {.weights = false}).ok());
 }
 
@@ -125,7 +140,6 @@ TEST_F(Folder, WithoutWeightsOrEmpty) {
   config();
   EXPECT_INPUT_ERROR(open(folder.path()), "no safetensors weights");
 }
-
 
 TEST_F(Folder, MlxModulesTakeTheirWidthFromTheShapes) {
   // q_proj 4 bits [4, 16]; down_proj 6 bits [4, 24]; norm dense; o_proj left dense.
@@ -138,10 +152,13 @@ TEST_F(Folder, MlxModulesTakeTheirWidthFromTheShapes) {
                     {prefix + "down_proj.biases", "BF16", "[4,2]", 16},
                     {prefix + "o_proj.weight", "BF16", "[4,2]", 16}});
   };
-  for (const std::string key : {"model.layers.0.", "language_model.model.layers.0.", "model.language_model.layers.0."})
+  for (const std::string key :
+       {"model.layers.0.", "language_model.model.layers.0.", "model.language_model.layers.0."})
     for (const std::string name : {"model.layers.0.", "language_model.model.layers.0."}) {
-      config(fmt::format(R"(,"quantization":{{"group_size":64,"bits":4,"{}down_proj":{{"group_size":64,"bits":6}},
-                             "{}o_proj":false}})", key, key));
+      config(fmt::format(
+          R"(,"quantization":{{"group_size":64,"bits":4,"{}down_proj":{{"group_size":64,"bits":6}},
+                             "{}o_proj":false}})",
+          key, key));
       folder.write("model.safetensors", weights(name));
       const auto opened = open(folder.path());
       ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -164,13 +181,15 @@ TEST_F(Folder, MlxModulesTakeTheirWidthFromTheShapes) {
 
   folder.write("model.safetensors", weights("model.layers.0."));
   config(R"(,"quantization":{"group_size":64,"bits":4})");  // no word of the 6 bits
-  EXPECT_INPUT_ERROR(open(folder.path()),
-                     "model.layers.0.down_proj.weight: config.json says 4 bits in groups of 64, but "
-                     "24 words and 2 groups a row make 6 bits");
+  EXPECT_INPUT_ERROR(
+      open(folder.path()),
+      "model.layers.0.down_proj.weight: config.json says 4 bits in groups of 64, but "
+      "24 words and 2 groups a row make 6 bits");
   config(R"(,"quantization":{"group_size":64,"bits":4,"model.layers.0.down_proj":false})");
   EXPECT_INPUT_ERROR(open(folder.path()), "says that it is not quantized");
   config(R"(,"quantization":{"group_size":64,"bits":7})");
-  EXPECT_INPUT_ERROR(open(folder.path()), "quantization: bits: expected 2, 3, 4, 5, 6 or 8, found 7");
+  EXPECT_INPUT_ERROR(open(folder.path()),
+                     "quantization: bits: expected 2, 3, 4, 5, 6 or 8, found 7");
   config(R"(,"quantization":{"group_size":32,"bits":4,"mode":"mxfp4"})");
   EXPECT_INPUT_ERROR(open(folder.path()), "mode \"mxfp4\"");
   config();

@@ -14,23 +14,28 @@ using nlohmann::json;
 using Ids = std::vector<int32_t>;
 using Merge = std::pair<std::string, std::string>;
 
-json golden_json(const char* name) { return json::parse(testing::read_file(testing::golden(name))); }
+json golden_json(const char* name) {
+  return json::parse(testing::read_file(testing::golden(name)));
+}
 
 TEST(ByteAlphabet, IsABijectionOntoBytes) {
   // GPT-2's rule, restated: printable Latin-1 stands for itself, the rest follow from U+0100.
   std::string all, text;
   int next = 0x100;
   for (int byte = 0; byte < 256; ++byte) {
-    const bool same = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    const bool same =
+        (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
     const int code = same ? byte : next++;
-    if (code < 0x80) text += static_cast<char>(code);
-    else (text += static_cast<char>(0xc0 | code >> 6)) += static_cast<char>(0x80 | (code & 0x3f));
+    if (code < 0x80)
+      text += static_cast<char>(code);
+    else
+      (text += static_cast<char>(0xc0 | code >> 6)) += static_cast<char>(0x80 | (code & 0x3f));
     all += static_cast<char>(byte);
   }
   EXPECT_EQ(raw_bytes(text), all);
-  EXPECT_EQ(raw_bytes("a b"), "a b");              // a space is outside the alphabet: as it is
+  EXPECT_EQ(raw_bytes("a b"), "a b");  // a space is outside the alphabet: as it is
   EXPECT_EQ(raw_bytes("\xe2\x82\xac"), "\xe2\x82\xac");
-  EXPECT_EQ(raw_bytes("\xc4"), "\xc4");            // cut short
+  EXPECT_EQ(raw_bytes("\xc4"), "\xc4");  // cut short
 }
 
 TEST(TokenizerJson, ByteLevel) {
@@ -62,7 +67,9 @@ TEST(TokenizerJson, ByteFallback) {
     const TokenizerData& data = result.value();
     EXPECT_EQ(data.kind, TokenizerData::Kind::spm_bpe);
     EXPECT_EQ(data.merges, (std::vector<Merge>{{"\u2581", "a"}}));
-    EXPECT_EQ(data.pieces[6], "\u2581" "a");
+    EXPECT_EQ(data.pieces[6],
+              "\u2581"
+              "a");
     EXPECT_EQ(data.types[3], TokenType::byte);
     EXPECT_EQ(data.types[2], TokenType::control);
     EXPECT_TRUE(data.byte_fallback);
@@ -72,7 +79,8 @@ TEST(TokenizerJson, ByteFallback) {
     EXPECT_EQ(data.unk, 0);
   }
   source["normalizer"] = nullptr;
-  source["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "never"}};
+  source["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "never"}};
   EXPECT_FALSE(parse_tokenizer_json(source.dump()).value().add_space_prefix);
   source["pre_tokenizer"]["prepend_scheme"] = "first";
   EXPECT_TRUE(parse_tokenizer_json(source.dump()).value().add_space_prefix);
@@ -103,9 +111,14 @@ TEST(TokenizerJsonRefuses, BrokenFiles) {
   EXPECT_INPUT_ERROR(parse_tokenizer_json("{\"model\":"), "not valid JSON");
   EXPECT_INPUT_ERROR(parse_tokenizer_json("{}"), "model");
   EXPECT_INPUT_ERROR(with([](json& j) { j["model"]["vocab"]["a"] = -1; }), "token \"a\"");
-  EXPECT_INPUT_ERROR(with([](json& j) { j["model"]["vocab"]["a"] = 200000000; }), "ids up to 200000000");
-  EXPECT_INPUT_ERROR(with([](json& j) { j["model"]["vocab"]["b"] = 0; }), "two tokens have the id 0");
-  EXPECT_INPUT_ERROR(with([](json& j) { j["model"]["merges"].push_back({"a", "b", "c"}); }), "merges[2]");
+  EXPECT_INPUT_ERROR(with([](json& j) { j["model"]["vocab"]["a"] = 200000000; }),
+                     "ids up to 200000000");
+  EXPECT_INPUT_ERROR(with([](json& j) { j["model"]["vocab"]["b"] = 0; }),
+                     "two tokens have the id 0");
+  EXPECT_INPUT_ERROR(with([](json& j) {
+                       j["model"]["merges"].push_back({"a", "b", "c"});
+                     }),
+                     "merges[2]");
   EXPECT_INPUT_ERROR(with([](json& j) { j["model"]["merges"].push_back("a"); }), "merges[2]");
   EXPECT_INPUT_ERROR(with([](json& j) { j["added_tokens"][0].erase("id"); }), "added_tokens");
   EXPECT_INPUT_ERROR(with([](json& j) { j["model"].erase("merges"); }), "merges");

@@ -42,15 +42,24 @@ void expect_by_parts(const RopeSpec& rope, double low_wavelength, double high_wa
 }
 
 TEST(Rope, Llama3KeepsHighFrequencies) {
-  RopeSpec rope{.rotary_dim = 128, .theta = 500000.0, .scaling = RopeSpec::Scaling::llama3,
-                .factor = 8.0, .original_context = 8192, .low_freq_factor = 1.0,
+  RopeSpec rope{.rotary_dim = 128,
+                .theta = 500000.0,
+                .scaling = RopeSpec::Scaling::llama3,
+                .factor = 8.0,
+                .original_context = 8192,
+                .low_freq_factor = 1.0,
                 .high_freq_factor = 4.0};
   expect_by_parts(rope, 8192, 2048);
 }
 
 TEST(Rope, YarnKeepsPairsThatTurnOften) {
-  RopeSpec rope{.rotary_dim = 128, .theta = 10000.0, .scaling = RopeSpec::Scaling::yarn,
-                .factor = 4.0, .original_context = 4096, .beta_fast = 32.0, .beta_slow = 1.0};
+  RopeSpec rope{.rotary_dim = 128,
+                .theta = 10000.0,
+                .scaling = RopeSpec::Scaling::yarn,
+                .factor = 4.0,
+                .original_context = 4096,
+                .beta_fast = 32.0,
+                .beta_slow = 1.0};
   // One pair of slack: the bounds are rounded outwards to whole pairs.
   const double step = std::pow(10000.0, 2.0 / 128);
   expect_by_parts(rope, 4096.0 / 1.0 * step * step, 4096.0 / 32.0 / step / step);

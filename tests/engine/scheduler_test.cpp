@@ -25,7 +25,8 @@ TEST(Scheduler, NeverExceedsAnyLimitAndSamplesExactlyWhenAllRowsRun) {
   for (int round = 0; round < 2000; ++round) {
     std::vector<Job> jobs;
     for (int64_t id = 0; id < static_cast<int64_t>(random() % 6); ++id)
-      jobs.push_back({id, 1 + static_cast<int64_t>(random() % 50), 1 + static_cast<int64_t>(random() % 20)});
+      jobs.push_back(
+          {id, 1 + static_cast<int64_t>(random() % 50), 1 + static_cast<int64_t>(random() % 20)});
     const int64_t max_rows = 1 + static_cast<int64_t>(random() % 40);
     const auto plan = schedule(jobs, max_rows);
     int64_t rows = 0;

@@ -29,7 +29,9 @@ void mutate(Bytes& bytes, std::mt19937_64& random) {
       case 1: bytes[at] ^= static_cast<uint8_t>(1u << below(8)); break;
       case 2: bytes[at] = below(2) != 0 ? 0xff : 0; break;
       case 3: bytes.resize(at); break;
-      case 4: bytes.insert(bytes.begin() + static_cast<ptrdiff_t>(at), bytes[below(bytes.size())]); break;
+      case 4:
+        bytes.insert(bytes.begin() + static_cast<ptrdiff_t>(at), bytes[below(bytes.size())]);
+        break;
       default: {  // a block over another one: repeats keys, names and counts
         const size_t from = below(bytes.size());
         const size_t count = std::min({below(32) + 1, bytes.size() - at, bytes.size() - from});

@@ -54,13 +54,16 @@ std::vector<int64_t> span_ends(const Problem& problem, int64_t first, int64_t ro
 
 // Rows [first, first + rows) with q of the whole sequence; `pages` default to all of the cache.
 std::vector<float> attend(const KernelTable<AttentionParams>& table, Exec& exec, const Cache& cache,
-                          const Problem& problem, const std::vector<float>& q, int64_t first, int64_t rows,
-                          const std::vector<PageRef>* pages = nullptr) {
+                          const Problem& problem, const std::vector<float>& q, int64_t first,
+                          int64_t rows, const std::vector<PageRef>* pages = nullptr) {
   const auto& g = cache.geometry;
   const std::vector<int64_t> ends = span_ends(problem, first, rows);
   const std::vector<float> sinks = sinks_of(problem);
   if (pages == nullptr) pages = &cache.pages;
-  const KvSegment segment{.row0 = 0, .rows = rows, .index0 = first, .pages = pages->data(),
+  const KvSegment segment{.row0 = 0,
+                          .rows = rows,
+                          .index0 = first,
+                          .pages = pages->data(),
                           .n_pages = static_cast<int64_t>(pages->size()),
                           .span_end = problem.spans.empty() ? nullptr : ends.data()};
   std::vector<float> out(rows * problem.heads * g.v_dim, NAN);
@@ -98,12 +101,14 @@ std::vector<float> plain(const Cache& cache, const Problem& problem, const std::
       std::vector<double> weight(cache.tokens, 0.0);
       double total = problem.sinks ? std::exp(sinks_of(problem)[h]) : 0.0;
       for (int64_t j = 0; j < cache.tokens; ++j) {
-        const bool seen = problem.chunk_size > 0 ? visible_chunked(i, j, problem.chunk_size)
-                                                 : visible(i, j, problem.window, problem.keep, ends[i]);
+        const bool seen = problem.chunk_size > 0
+                              ? visible_chunked(i, j, problem.chunk_size)
+                              : visible(i, j, problem.window, problem.keep, ends[i]);
         if (!seen) continue;
         double score = 0;
         for (int d = 0; d < g.k_dim; ++d)
-          score += double(q[(i * problem.heads + h) * g.k_dim + d]) * k[(j * g.kv_heads + kv) * g.k_dim + d];
+          score += double(q[(i * problem.heads + h) * g.k_dim + d]) *
+                   k[(j * g.kv_heads + kv) * g.k_dim + d];
         score *= scale;
         if (problem.softcap > 0) score = problem.softcap * std::tanh(score / problem.softcap);
         weight[j] = std::exp(score);
@@ -111,7 +116,8 @@ std::vector<float> plain(const Cache& cache, const Problem& problem, const std::
       }
       for (int d = 0; d < g.v_dim; ++d) {
         double sum = 0;
-        for (int64_t j = 0; j < cache.tokens; ++j) sum += weight[j] * v[(j * g.kv_heads + kv) * g.v_dim + d];
+        for (int64_t j = 0; j < cache.tokens; ++j)
+          sum += weight[j] * v[(j * g.kv_heads + kv) * g.v_dim + d];
         out[(i * problem.heads + h) * g.v_dim + d] = static_cast<float>(sum / total);
       }
     }
@@ -138,7 +144,8 @@ void expect_same_bits(const std::vector<float>& a, const float* b, const std::st
 
 std::vector<KvGeometry> geometries() {
   std::vector<KvGeometry> all;
-  for (const KvCodec& c : {kF16, h(8), h(6), h(5), h(4), h(3), h(2)}) all.push_back({1, 256, 256, c, c});
+  for (const KvCodec& c : {kF16, h(8), h(6), h(5), h(4), h(3), h(2)})
+    all.push_back({1, 256, 256, c, c});
   for (int dim : {64, 80, 96, 112, 128, 192, 512}) {
     all.push_back({2, dim, dim, h(8), h(8)});
     all.push_back({2, dim, dim, h(4), h(3)});
@@ -167,7 +174,8 @@ std::vector<Problem> problems() {
   std::vector<Problem> all{Problem{}};
   for (int64_t window : {1, 4, 63, 64, 65})
     for (int64_t keep : {0, 1, 4, 70}) all.push_back(windowed(window, keep));
-  Problem capped = windowed(0, 0), sinks = windowed(20, 0), spans = windowed(30, 0), page = windowed(0, 0);
+  Problem capped = windowed(0, 0), sinks = windowed(20, 0), spans = windowed(30, 0),
+          page = windowed(0, 0);
   capped.softcap = 3.0f;
   sinks.sinks = true;
   spans.spans = {{5, 20}, {60, 100}};
@@ -180,8 +188,8 @@ std::vector<Problem> problems() {
   return all;
 }
 
-// Rounding Q to 8 bits (of its largest element) moves a score of these rows by a percent or two, and
-// the weights with it; P is off by 1/510 of its largest.
+// Rounding Q to 8 bits (of its largest element) moves a score of these rows by a percent or two,
+// and the weights with it; P is off by 1/510 of its largest.
 constexpr double kRounding = 0.03;
 
 TEST_F(Attention, ReferenceIsPlainAttentionOverTheRowsReadBack) {
@@ -209,7 +217,8 @@ TEST_F(Attention, ReferenceFollowsTheVisibilityRule) {
     const auto q = queries(cache, problem, cache.tokens);
     const auto actual = attend(ref.attention, exec, cache, problem, q, 0, cache.tokens);
     EXPECT_LT(distance(actual, plain(cache, problem, q, k, v), cache), 1e-5)
-        << "window " << problem.window << " keep " << problem.keep << " chunk " << problem.chunk_size;
+        << "window " << problem.window << " keep " << problem.keep << " chunk "
+        << problem.chunk_size;
   }
 }
 
@@ -227,7 +236,8 @@ TEST_F(Attention, KernelsAreTheReferenceForEveryCodecAndSize) {
       const int64_t first = cache.tokens - 2;
       const auto expected = attend(ref.attention, exec, cache, problem, q, first, 2);
       for (const auto& kernel : kernels)
-        EXPECT_LT(distance(attend({kernel}, exec, cache, problem, q, first, 2), expected, cache), 1e-3)
+        EXPECT_LT(distance(attend({kernel}, exec, cache, problem, q, first, 2), expected, cache),
+                  1e-3)
             << kernel.name << " " << name(g) << " group " << group;
     }
 }
@@ -239,7 +249,9 @@ TEST_F(Attention, KernelsFollowTheVisibilityRule) {
       const auto q = queries(cache, problem, cache.tokens);
       const auto expected = attend(ref.attention, exec, cache, problem, q, 0, cache.tokens);
       for (const auto& kernel : kernels)
-        EXPECT_LT(distance(attend({kernel}, exec, cache, problem, q, 0, cache.tokens), expected, cache), 1e-3)
+        EXPECT_LT(
+            distance(attend({kernel}, exec, cache, problem, q, 0, cache.tokens), expected, cache),
+            1e-3)
             << kernel.name << " window " << problem.window << " keep " << problem.keep;
     }
 }
@@ -252,13 +264,16 @@ TEST_F(Attention, GroupsOfOneToEightHeads) {
       Cache cache(cpu, exec, {2, 64, 64, codec, codec}, 100, 5);
       const auto q = queries(cache, problem, cache.tokens);
       const auto expected = attend(ref.attention, exec, cache, problem, q, 97, 3);
-      EXPECT_LT(distance(attend(cpu.attention, exec, cache, problem, q, 97, 3), expected, cache), 1e-3) << group;
+      EXPECT_LT(distance(attend(cpu.attention, exec, cache, problem, q, 97, 3), expected, cache),
+                1e-3)
+          << group;
     }
 }
 
 // The promise of the product: chunk, threads and batch do not show in a single bit.
 TEST_F(Attention, RowsDoNotDependOnChunkOrThreads) {
-  for (const auto& [k, v] : {std::pair{kF16, kF16}, {h(8), h(8)}, {h(6), h(4)}, {affine(4, 32), h(3, 32)}}) {
+  for (const auto& [k, v] :
+       {std::pair{kF16, kF16}, {h(8), h(8)}, {h(6), h(4)}, {affine(4, 32), h(3, 32)}}) {
     const KvGeometry g{1, 64, 96, k, v};
     for (const Ops* ops : {&ref, &cpu})
       for (const Problem& shape : {windowed(0, 0), windowed(70, 5), windowed(300, 0)}) {
@@ -277,7 +292,8 @@ TEST_F(Attention, RowsDoNotDependOnChunkOrThreads) {
             expect_same_bits(attend(ops->attention, exec, cache, problem, q, first, rows),
                              whole.data() + first * width, name(g));
           }
-        expect_same_bits(attend(ops->attention, exec1, cache, problem, q, 0, tokens), whole.data(), "one thread");
+        expect_same_bits(attend(ops->attention, exec1, cache, problem, q, 0, tokens), whole.data(),
+                         "one thread");
         expect_same_bits(attend(ops->attention, exec1, cache, problem, q, tokens - 1, 1),
                          whole.data() + (tokens - 1) * width, "one thread, one row");
       }
@@ -290,11 +306,13 @@ TEST_F(Attention, RowsDoNotDependOnTheBatch) {
   Cache cache(cpu, exec, g, 300, 8);
   const auto q = queries(cache, problem, cache.tokens);
   // Four segments of unlike lengths over the same pages, rows in another order than the segments.
-  const std::vector<std::array<int64_t, 3>> parts{{3, 1, 299}, {4, 9, 100}, {0, 3, 17}, {13, 2, 255}};
+  const std::vector<std::array<int64_t, 3>> parts{
+      {3, 1, 299}, {4, 9, 100}, {0, 3, 17}, {13, 2, 255}};
   std::vector<KvSegment> segments;
   std::vector<float> batch_q(15 * 2 * 64), out(15 * 2 * 64, NAN);
   for (const auto& [row0, rows, index0] : parts) {
-    segments.push_back({row0, rows, index0, cache.pages.data(), static_cast<int64_t>(cache.pages.size()), nullptr});
+    segments.push_back({row0, rows, index0, cache.pages.data(),
+                        static_cast<int64_t>(cache.pages.size()), nullptr});
     std::copy_n(q.begin() + index0 * 128, rows * 128, batch_q.begin() + row0 * 128);
   }
   for (Exec* with : {&exec, &exec1}) {
@@ -313,11 +331,13 @@ TEST_F(Attention, RowsDoNotDependOnTheBatch) {
     p.n_segments = static_cast<int64_t>(segments.size());
     run(cpu.attention, p, *with);
     for (const auto& [row0, rows, index0] : parts)
-      expect_same_bits(attend(cpu.attention, exec, cache, problem, q, index0, rows), out.data() + row0 * 128, "batch");
+      expect_same_bits(attend(cpu.attention, exec, cache, problem, q, index0, rows),
+                       out.data() + row0 * 128, "batch");
   }
 }
 
-// A ring has dropped the pages between the pinned ones and the window, and their slots hold other rows.
+// A ring has dropped the pages between the pinned ones and the window, and their slots hold other
+// rows.
 TEST_F(Attention, PagesOutOfSightMayBeMissing) {
   for (const Ops* ops : {&ref, &cpu})
     for (const auto& [k, v] : {std::pair{kF16, kF16}, {h(8), h(4)}}) {
@@ -328,11 +348,15 @@ TEST_F(Attention, PagesOutOfSightMayBeMissing) {
       std::vector<PageRef> kept;
       for (const PageRef& page : cache.pages) {
         const bool seen = page.logical < 2 || page.logical >= (640 - 99) / kPageTokens;
-        if (seen) kept.push_back(page);
-        else std::memset(cache.storage.data() + page.physical * cache.page_bytes, 0xFF, cache.page_bytes);
+        if (seen)
+          kept.push_back(page);
+        else
+          std::memset(cache.storage.data() + page.physical * cache.page_bytes, 0xFF,
+                      cache.page_bytes);
       }
       ASSERT_LT(kept.size(), cache.pages.size());
-      expect_same_bits(attend(ops->attention, exec, cache, problem, q, 640, 20, &kept), expected.data(), "ring");
+      expect_same_bits(attend(ops->attention, exec, cache, problem, q, 640, 20, &kept),
+                       expected.data(), "ring");
     }
 }
 

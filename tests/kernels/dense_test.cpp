@@ -39,9 +39,15 @@ TEST_P(Dense, RmsNorm) {
     const auto residual = random(static_cast<size_t>(rows * cols), 3);
     for (const bool with : {false, true}) {
       std::vector<float> want(x.size());
-      RmsNormParams p{.x = x.data(), .x_stride = cols, .rows = rows, .cols = cols,
-                      .weight = with ? weight.data() : nullptr, .eps = 1e-6f,
-                      .residual = with ? residual.data() : nullptr, .y = want.data(), .y_stride = cols};
+      RmsNormParams p{.x = x.data(),
+                      .x_stride = cols,
+                      .rows = rows,
+                      .cols = cols,
+                      .weight = with ? weight.data() : nullptr,
+                      .eps = 1e-6f,
+                      .residual = with ? residual.data() : nullptr,
+                      .y = want.data(),
+                      .y_stride = cols};
       ops_.rms_norm.back().run(p, exec_);
       for (const auto& kernel : ops_.rms_norm) {
         std::vector<float> got(x.size());
@@ -56,7 +62,8 @@ TEST_P(Dense, RmsNorm) {
         one.y = alone.data();
         kernel.run(one, exec_);
         for (int64_t i = 0; i < cols; ++i)
-          ASSERT_EQ(alone[static_cast<size_t>(i)], got[static_cast<size_t>(5 * cols + i)]) << kernel.name;
+          ASSERT_EQ(alone[static_cast<size_t>(i)], got[static_cast<size_t>(5 * cols + i)])
+              << kernel.name;
       }
     }
   }
@@ -75,13 +82,23 @@ TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
       frequencies.push_back(std::pow(10000.0f, -static_cast<float>(i) / static_cast<float>(pairs)));
     std::vector<float> cos(static_cast<size_t>(rows * pairs) + 1), sin(cos.size());
     run(ops_.rope_table,
-        RopeTableParams{.positions = positions.data(), .rows = rows, .frequencies = frequencies.data(),
-                        .pairs = pairs, .cos = cos.data(), .sin = sin.data()},
+        RopeTableParams{.positions = positions.data(),
+                        .rows = rows,
+                        .frequencies = frequencies.data(),
+                        .pairs = pairs,
+                        .cos = cos.data(),
+                        .sin = sin.data()},
         exec_);
     auto want = x;
-    NormRopeParams p{.x = want.data(), .x_stride = heads * dim, .rows = rows, .heads = heads, .dim = dim,
-                     .norm_weight = weight.data(), .cos = pairs > 0 ? cos.data() : nullptr,
-                     .sin = pairs > 0 ? sin.data() : nullptr, .pairs = pairs};
+    NormRopeParams p{.x = want.data(),
+                     .x_stride = heads * dim,
+                     .rows = rows,
+                     .heads = heads,
+                     .dim = dim,
+                     .norm_weight = weight.data(),
+                     .cos = pairs > 0 ? cos.data() : nullptr,
+                     .sin = pairs > 0 ? sin.data() : nullptr,
+                     .pairs = pairs};
     ops_.norm_rope.back().run(p, exec_);
     for (const auto& kernel : ops_.norm_rope) {
       auto got = x;
@@ -112,8 +129,13 @@ TEST_P(Dense, GatedActivationsOverTheirWholeRange) {
     for (int64_t i = 0; i < cols; ++i) gate.push_back(-60.0f + 0.12f * static_cast<float>(i));
     const auto up = random(static_cast<size_t>(cols), 6);
     std::vector<float> want(gate.size());
-    GluParams p{.gate = gate.data(), .up = up.data(), .rows = 1, .cols = cols, .stride = cols,
-                .kind = kind, .y = want.data()};
+    GluParams p{.gate = gate.data(),
+                .up = up.data(),
+                .rows = 1,
+                .cols = cols,
+                .stride = cols,
+                .kind = kind,
+                .y = want.data()};
     ops_.glu.back().run(p, exec_);
     for (const auto& kernel : ops_.glu) {
       std::vector<float> got(gate.size());

@@ -42,7 +42,8 @@ TEST_F(KvCodecTest, PageHoldsCodesAndScalesAndNothingElse) {
   EXPECT_EQ(ref.kv_page_bytes({1, 256, 256, h(8), h(8)}), 64u * 2 * (256 + 2));
   EXPECT_EQ(ref.kv_page_bytes({1, 256, 256, kF16, kF16}), 64u * 2 * 512);
   EXPECT_EQ(ref.kv_page_bytes({8, 128, 64, h(6), h(4)}), 64u * 8 * (96 + 2 + 32 + 2));
-  EXPECT_EQ(ref.kv_page_bytes({2, 192, 128, affine(4, 64), h(3, 32)}), 64u * 2 * (96 + 3 * 4 + 48 + 4 * 2));
+  EXPECT_EQ(ref.kv_page_bytes({2, 192, 128, affine(4, 64), h(3, 32)}),
+            64u * 2 * (96 + 3 * 4 + 48 + 4 * 2));
 }
 
 TEST_F(KvCodecTest, RefusalsNameTheDimTheGroupAndOneThatWouldDo) {
@@ -75,7 +76,8 @@ TEST_F(KvCodecTest, CodesDoNotOverlap) {
         for (int d = 0; d < 80; ++d) set_code(plane, page.data(), t, d, codes[t * 80 + d]);
       for (int t = 0; t < kPageTokens; ++t)
         for (int d = 0; d < 80; ++d) {
-          ASSERT_EQ(get_code(plane, page.data(), t, d), codes[t * 80 + d]) << bits << " " << t << " " << d;
+          ASSERT_EQ(get_code(plane, page.data(), t, d), codes[t * 80 + d])
+              << bits << " " << t << " " << d;
         }
       const size_t first = plane.codes, last = plane.codes + 8 * 80 * bits;
       std::fill_n(page.begin() + first, last - first, std::byte{0xA5});
@@ -100,9 +102,11 @@ Grid grid_of(int bits, const std::vector<double>& x) {
     grid.steps = {f16_to_float(float_to_f16(static_cast<float>(largest / 127)))};
   } else if (bits > 4) {
     for (int q = -half; q < half; ++q) grid.levels.push_back(q + 0.5);
-    for (int i = 0; i < 25; ++i) grid.steps.push_back(largest / (half - 0.5) * (0.3 + 0.75 * i / 24));
+    for (int i = 0; i < 25; ++i)
+      grid.steps.push_back(largest / (half - 0.5) * (0.3 + 0.75 * i / 24));
   } else {
-    const std::vector<double> positive = bits == 4   ? std::vector<double>{6, 18, 31, 44, 58, 75, 96, 127}
+    const std::vector<double> positive = bits == 4
+                                             ? std::vector<double>{6, 18, 31, 44, 58, 75, 96, 127}
                                          : bits == 3 ? std::vector<double>{14, 45, 79, 127}
                                                      : std::vector<double>{38, 127};
     for (double l : positive) grid.levels.push_back(l), grid.levels.push_back(-l);
@@ -170,12 +174,14 @@ TEST_F(KvCodecTest, RoundTripIsThatOfTheGrid) {
         }
         // Half-precision scales differ by 2^-11 at most; of exact ties (the largest element of a
         // uniform row has one) either is right.
-        EXPECT_LT(std::sqrt(far / norm), bits == 6 || bits == 5 ? 5e-3 : 1e-3) << bits << " bits, group " << group << ", dim " << dim;
+        EXPECT_LT(std::sqrt(far / norm), bits == 6 || bits == 5 ? 5e-3 : 1e-3)
+            << bits << " bits, group " << group << ", dim " << dim;
       }
 }
 
 TEST_F(KvCodecTest, ErrorsOfGaussianRowsAreTheKnownOnes) {
-  const std::vector<std::pair<int, double>> expected{{8, .0072}, {6, .0265}, {5, .0543}, {4, .0975}, {3, .186}, {2, .343}};
+  const std::vector<std::pair<int, double>> expected{{8, .0072}, {6, .0265}, {5, .0543},
+                                                     {4, .0975}, {3, .186},  {2, .343}};
   for (const auto& [bits, error] : expected) {
     Cache cache(ref, exec, {1, 256, 256, h(bits), h(bits)}, 100, 3);
     std::vector<float> k, v;
@@ -206,8 +212,10 @@ TEST_F(KvCodecTest, AffineIsThatOfMlx) {
     const HostKvLayout layout(cache.geometry);
     for (int d = 0; d < dim; ++d) {
       const float scale = item["scales"][d / group], bias = item["biases"][d / group];
-      const float value = f16_to_float(float_to_f16(scale)) * codes[d] + f16_to_float(float_to_f16(bias));
-      ASSERT_EQ(get_code(layout.k, cache.storage.data(), 0, d), codes[d]) << item["row"] << bits << " " << d;
+      const float value =
+          f16_to_float(float_to_f16(scale)) * codes[d] + f16_to_float(float_to_f16(bias));
+      ASSERT_EQ(get_code(layout.k, cache.storage.data(), 0, d), codes[d])
+          << item["row"] << bits << " " << d;
       ASSERT_NEAR(k[d], value, 1e-6f * std::abs(value));
       ASSERT_EQ(k[d], v[d]);
     }
@@ -222,7 +230,8 @@ TEST_F(KvCodecTest, RowsAreEncodedAloneAndOverwritten) {
     pieces.k = whole.k;
     pieces.v = whole.v;
     for (int64_t first = 69; first >= 0; --first) pieces.append(ref.kv_append, exec, first, 1);
-    EXPECT_EQ(std::memcmp(whole.storage.data(), pieces.storage.data(), whole.page_bytes * 2 - 64), 0)
+    EXPECT_EQ(std::memcmp(whole.storage.data(), pieces.storage.data(), whole.page_bytes * 2 - 64),
+              0)
         << describe(codec);
   }
 }
@@ -240,8 +249,10 @@ TEST_F(KvCodecTest, KernelsWriteTheBytesOfTheReference) {
         Cache actual(cpu, exec, g, 67, 32);
         actual.k = expected.k;
         actual.v = expected.v;
-        for (int64_t first : {50, 0, 20}) actual.append({kernel}, exec, first, first == 50 ? 17 : 30);
-        ASSERT_EQ(std::memcmp(expected.storage.data(), actual.storage.data(), actual.page_bytes * 2), 0)
+        for (int64_t first : {50, 0, 20})
+          actual.append({kernel}, exec, first, first == 50 ? 17 : 30);
+        ASSERT_EQ(
+            std::memcmp(expected.storage.data(), actual.storage.data(), actual.page_bytes * 2), 0)
             << kernel.name << " " << name(g);
       }
     }

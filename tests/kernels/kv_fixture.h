@@ -48,10 +48,12 @@ inline KvCodec h(int bits, int group = 0) { return codec(KvScheme::hadamard, bit
 inline KvCodec affine(int bits, int group) { return codec(KvScheme::affine, bits, group); }
 
 inline std::string name(const KvGeometry& g) {
-  return fmt::format("K {}x{} V {}x{} heads {}", describe(g.k), g.k_dim, describe(g.v), g.v_dim, g.kv_heads);
+  return fmt::format("K {}x{} V {}x{} heads {}", describe(g.k), g.k_dim, describe(g.v), g.v_dim,
+                     g.kv_heads);
 }
 
-// Rows of `tokens` tokens of one sequence in pages; physical pages are a shuffle of the logical ones.
+// Rows of `tokens` tokens of one sequence in pages; physical pages are a shuffle of the logical
+// ones.
 struct Cache {
   KvGeometry geometry;
   int64_t tokens = 0;
@@ -63,7 +65,8 @@ struct Cache {
   std::vector<float> v;        // [tokens, kv_heads, v_dim]
   int32_t non_finite = 0;
 
-  Cache(const Ops& ops, Exec& exec, const KvGeometry& g, int64_t n, uint32_t seed) : geometry(g), tokens(n) {
+  Cache(const Ops& ops, Exec& exec, const KvGeometry& g, int64_t n, uint32_t seed)
+      : geometry(g), tokens(n) {
     page_bytes = ops.kv_page_bytes(g);
     const int64_t count = (n + kPageTokens - 1) / kPageTokens;
     storage = Buffer::allocate(page_bytes * count).value();
@@ -82,8 +85,11 @@ struct Cache {
 
   // Appends rows [first, first + n) of k and v.
   void append(const KernelTable<KvAppendParams>& table, Exec& exec, int64_t first, int64_t n) {
-    const KvSegment segment{.row0 = 0, .rows = n, .index0 = first,
-                            .pages = pages.data(), .n_pages = static_cast<int64_t>(pages.size())};
+    const KvSegment segment{.row0 = 0,
+                            .rows = n,
+                            .index0 = first,
+                            .pages = pages.data(),
+                            .n_pages = static_cast<int64_t>(pages.size())};
     KvAppendParams p;
     p.geometry = geometry;
     p.k_stride = geometry.kv_heads * geometry.k_dim;

@@ -25,7 +25,8 @@ std::vector<WeightSpec> all_specs() {
                                    {.kind = WeightKind::dense_bf16}};
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     for (const int group : {16, 32, 64, 128}) {
-      for (const auto scale : {ScaleKind::f16, ScaleKind::bf16, ScaleKind::f32, ScaleKind::two_level}) {
+      for (const auto scale :
+           {ScaleKind::f16, ScaleKind::bf16, ScaleKind::f32, ScaleKind::two_level}) {
         specs.push_back({WeightKind::symmetric, bits, group, 1 << (bits - 1), scale});
         specs.push_back({WeightKind::affine, bits, group, 0, scale});
       }
@@ -42,8 +43,17 @@ struct Random {
 
 // Random codes and scales whose values are exact in the spec's types.
 WeightRows random_rows(const WeightSpec& spec, int64_t rows, int64_t cols, Random& random) {
-  WeightRows w{.spec = spec, .rows = rows, .cols = cols, .codes = {}, .scales = {}, .biases = {},
-               .sub_scales = {}, .sub_mins = {}, .supers = {}, .super_mins = {}, .dense = {}};
+  WeightRows w{.spec = spec,
+               .rows = rows,
+               .cols = cols,
+               .codes = {},
+               .scales = {},
+               .biases = {},
+               .sub_scales = {},
+               .sub_mins = {},
+               .supers = {},
+               .super_mins = {},
+               .dense = {}};
   const auto number = [&](float size) {
     const float value = random.normal() * size;
     return spec.scale == ScaleKind::bf16 || spec.kind == WeightKind::dense_bf16
@@ -108,8 +118,10 @@ std::vector<float> product(const Kernel<LinearParams>& kernel, Exec& exec, const
   std::vector<float> y(size_t(rows * w.packed.rows), NAN);
   const LinearOutput output{&w.packed, bias, y.data(), w.packed.rows};
   const LinearParams params{x.data(), w.packed.cols, rows, &output, 1, exact};
-  if (kernel.supports(params)) kernel.run(params, exec);
-  else y.clear();
+  if (kernel.supports(params))
+    kernel.run(params, exec);
+  else
+    y.clear();
   return y;
 }
 
@@ -121,8 +133,8 @@ double norm(const float* x, int64_t n) {
 
 // |y - y*| where y* is the exact product, in units of the bound that the arithmetic promises:
 // rounding of x to half a step of max/127/256 (packed), or of 2^-24 of each partial sum (float).
-void expect_close_to_exact(const Matrix& w, const std::vector<float>& x, const std::vector<float>& y,
-                           bool exact) {
+void expect_close_to_exact(const Matrix& w, const std::vector<float>& x,
+                           const std::vector<float>& y, bool exact) {
   const int64_t k = w.packed.cols, n = w.packed.rows;
   const bool floats = exact || w.packed.spec.dense();
   for (int64_t r = 0; r < int64_t(x.size()) / k; ++r) {
@@ -169,7 +181,8 @@ TEST_F(EmbedTest, PackedRowsAreTheDequantizedRows) {
         kernel.run({&w.packed, tokens.data(), rows, scale, out.data()}, exec2);
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t c = 0; c < 256; ++c)
-            ASSERT_EQ(out[size_t(r * 256 + c)], scale * w.values[size_t(tokens[size_t(r)]) * 256 + size_t(c)])
+            ASSERT_EQ(out[size_t(r * 256 + c)],
+                      scale * w.values[size_t(tokens[size_t(r)]) * 256 + size_t(c)])
                 << kernel.name << " row " << r << " column " << c;
       }
     }
@@ -182,8 +195,17 @@ TEST_F(EmbedTest, PackingInPiecesIsPackingAtOnce) {
   std::vector<std::byte> pieces(whole.bytes.size());
   for (int64_t row0 = 0; row0 < 40; row0 += 16) {
     const int64_t n = std::min<int64_t>(16, 40 - row0);
-    WeightRows part{.spec = spec, .rows = n, .cols = 256, .codes = {}, .scales = {}, .biases = {},
-                    .sub_scales = {}, .sub_mins = {}, .supers = {}, .super_mins = {}, .dense = {}};
+    WeightRows part{.spec = spec,
+                    .rows = n,
+                    .cols = 256,
+                    .codes = {},
+                    .scales = {},
+                    .biases = {},
+                    .sub_scales = {},
+                    .sub_mins = {},
+                    .supers = {},
+                    .super_mins = {},
+                    .dense = {}};
     const auto cut = [&](const auto& from, auto& to) {
       const auto width = int64_t(from.size()) / 40;
       to.assign(from.begin() + row0 * width, from.begin() + (row0 + n) * width);
@@ -231,7 +253,8 @@ TEST_F(LinearTest, EveryKernelIsTheReferenceBitForBit) {
           for (const auto& kernel : ops.linear) {
             const auto y = product(kernel, exec, w, x, exact, bias.data());
             if (y.empty()) continue;
-            ASSERT_EQ(y, expected) << kernel.name << " n " << n << " rows " << rows << " exact " << exact;
+            ASSERT_EQ(y, expected)
+                << kernel.name << " n " << n << " rows " << rows << " exact " << exact;
           }
         }
       }
@@ -248,7 +271,9 @@ TEST_F(LinearTest, RowsDoNotDependOnBatchOrThreads) {
     for (int64_t r = 0; r < 33; ++r) {
       const std::vector<float> row(x.begin() + r * 512, x.begin() + (r + 1) * 512);
       const auto y = product(ops.linear.front().supports({row.data(), 512, 1, nullptr, 0, false})
-                                 ? ops.linear.front() : ops.linear[1], exec, w, row, false);
+                                 ? ops.linear.front()
+                                 : ops.linear[1],
+                             exec, w, row, false);
       alone.insert(alone.end(), y.begin(), y.end());
     }
     for (const auto& kernel : ops.linear) {
@@ -296,10 +321,10 @@ TEST_F(LinearTest, SeveralOutputsAndStridesAreSeparateProducts) {
 TEST_F(LinearTest, ExtremeRowsStayApart) {
   const Matrix w(ops, {WeightKind::affine, 4, 64, 0, ScaleKind::f16}, 20, 256, random);
   auto x = normals(20 * 256, random);
-  std::fill(x.begin(), x.begin() + 256, 0.0f);               // row 0: zeros
-  std::fill(x.begin() + 256, x.begin() + 512, 1e-40f);       // row 1: denormal
-  x[2 * 256 + 5] = INFINITY;                                 // row 2
-  x[3 * 256 + 9] = NAN;                                      // row 3
+  std::fill(x.begin(), x.begin() + 256, 0.0f);                        // row 0: zeros
+  std::fill(x.begin() + 256, x.begin() + 512, 1e-40f);                // row 1: denormal
+  x[2 * 256 + 5] = INFINITY;                                          // row 2
+  x[3 * 256 + 9] = NAN;                                               // row 3
   for (int64_t i = 4 * 256; i < 5 * 256; ++i) x[size_t(i)] *= 1e30f;  // row 4
   for (const auto& kernel : ops.linear) {
     const auto y = product(kernel, exec, w, x, false);

@@ -79,20 +79,13 @@ class Player {
   void apply(Do what) {
     if (sequences_.empty() || what == Do::open) return open();
     switch (what) {
-      case Do::open:
-        break;
-      case Do::fork:
-        return fork(any());
-      case Do::close:
-        return close(any());
-      case Do::step:
-        return step(false);
-      case Do::decode:
-        return step(true);
-      case Do::rollback:
-        return rollback(any());
-      case Do::too_far:
-        return too_far(any());
+      case Do::open: break;
+      case Do::fork: return fork(any());
+      case Do::close: return close(any());
+      case Do::step: return step(false);
+      case Do::decode: return step(true);
+      case Do::rollback: return rollback(any());
+      case Do::too_far: return too_far(any());
     }
   }
 

@@ -12,14 +12,16 @@ namespace {
 std::vector<float> normed(std::vector<float> x, const std::vector<float>& weight) {
   double sum = 0;
   for (const float v : x) sum += v * v;
-  const float scale = static_cast<float>(1.0 / std::sqrt(sum / static_cast<double>(x.size()) + 1e-6));
+  const float scale =
+      static_cast<float>(1.0 / std::sqrt(sum / static_cast<double>(x.size()) + 1e-6));
   for (size_t i = 0; i < x.size(); ++i) x[i] *= scale * weight[i];
   return x;
 }
 
 std::vector<float> rotated(std::vector<float> x, int pairs, float position) {
   for (int i = 0; i < pairs; ++i) {
-    const float angle = position * std::pow(10000.0f, -static_cast<float>(i) / static_cast<float>(pairs));
+    const float angle =
+        position * std::pow(10000.0f, -static_cast<float>(i) / static_cast<float>(pairs));
     const float a = x[static_cast<size_t>(i)], b = x[static_cast<size_t>(i + pairs)];
     x[static_cast<size_t>(i)] = a * std::cos(angle) - b * std::sin(angle);
     x[static_cast<size_t>(i + pairs)] = b * std::cos(angle) + a * std::sin(angle);
@@ -58,7 +60,8 @@ TEST_P(Balance, FoldedEqualsExplicitAndScoresStay) {
     fq[static_cast<size_t>(i)] /= c[static_cast<size_t>(i)];
     fk[static_cast<size_t>(i)] *= c[static_cast<size_t>(i)];
   }
-  const auto plain_q = rotated(normed(q, wq), pairs, 37), plain_k = rotated(normed(k, wk), pairs, 11);
+  const auto plain_q = rotated(normed(q, wq), pairs, 37),
+             plain_k = rotated(normed(k, wk), pairs, 11);
   const auto fold_q = rotated(normed(q, fq), pairs, 37), fold_k = rotated(normed(k, fk), pairs, 11);
   double plain = 0, folded = 0, size = 0;
   for (int i = 0; i < dim; ++i) {

@@ -45,7 +45,10 @@ std::vector<Golden> goldens() {
     int64_t rows = 0, cols = 0;
     std::istringstream header(line);
     header >> golden.type >> golden.tensor.bits >> golden.tensor.group >> rows >> cols;
-    const auto next = [&] { std::getline(file, line); return from_hex(line); };
+    const auto next = [&] {
+      std::getline(file, line);
+      return from_hex(line);
+    };
     golden.data = next();
     golden.scales = next();
     golden.biases = next();
@@ -127,8 +130,8 @@ TEST(SpecOf, NamesTheTensorItRefuses) {
     return spec.ok() ? std::string() : spec.error().message;
   };
   tensor.type = SourceType::q8_0;
-  EXPECT_THAT(message(), testing::AllOf(testing::HasSubstr("blk.0.ffn_up.weight"),
-                                        testing::HasSubstr("48")));
+  EXPECT_THAT(message(),
+              testing::AllOf(testing::HasSubstr("blk.0.ffn_up.weight"), testing::HasSubstr("48")));
   tensor.type = SourceType::q6_k;
   EXPECT_THAT(message(), testing::HasSubstr("256"));
   tensor.type = SourceType::other;
@@ -166,8 +169,8 @@ TEST(QuantizeRows, ErrorStaysWithinHalfAStep) {
       for (size_t i = 0; i < in.size(); ++i) {
         const float step = rows.scales[i / size_t(group)];
         // Half a step, and the rounding of scale and bias to f16 at the ends of the range.
-        const float rounding = 0x1p-11f * (std::abs(rows.biases[i / size_t(group)]) +
-                                           step * float((1 << bits) - 1));
+        const float rounding =
+            0x1p-11f * (std::abs(rows.biases[i / size_t(group)]) + step * float((1 << bits) - 1));
         EXPECT_LE(std::abs(out[i] - in[i]), 0.5f * step + rounding);
       }
     }

@@ -20,9 +20,15 @@ class CpuDevice final : public Device {
   }
   void free(std::byte* data, size_t size) override { ::munmap(data, size); }
   void discard(std::byte* data, size_t bytes) override { discard_pages(data, bytes); }
-  void copy_in(std::byte* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
-  void copy_out(void* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
-  void copy(std::byte* to, const std::byte* from, size_t bytes) override { std::memmove(to, from, bytes); }
+  void copy_in(std::byte* to, const void* from, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void copy_out(void* to, const std::byte* from, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    std::memmove(to, from, bytes);
+  }
   void sync() override {}
   ThreadPool& pool() override { return pool_; }
 
@@ -32,6 +38,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device(int threads) { return std::make_unique<CpuDevice>(threads); }
+std::unique_ptr<Device> make_cpu_device(int threads) {
+  return std::make_unique<CpuDevice>(threads);
+}
 
 }  // namespace ringkeep::kernels

@@ -72,14 +72,16 @@ std::string check_plane(const char* name, const KvCodec& codec, int dim) {
     return fmt::format("{} head dim {} is not a multiple of 16 up to {}", name, dim, kMaxHeadDim);
   if (codec.scheme == KvScheme::f16) return "";
   const bool known = codec.bits == 8 || (codec.bits >= 2 && codec.bits <= 6);
-  if (!known) return fmt::format("{} codec of {} bits does not exist (8, 6, 5, 4, 3, 2)", name, codec.bits);
+  if (!known)
+    return fmt::format("{} codec of {} bits does not exist (8, 6, 5, 4, 3, 2)", name, codec.bits);
   const int group = codec.group;
   if (group == 0 && codec.scheme == KvScheme::hadamard) return "";
   if (group > 0 && group % 16 == 0 && dim % group == 0) return "";
   int suitable = 128;
   while (dim % suitable != 0) suitable /= 2;
-  return fmt::format("group size {} does not divide the {} head dim {} into groups of a multiple of 16; {} does",
-                     group, name, dim, suitable);
+  return fmt::format(
+      "group size {} does not divide the {} head dim {} into groups of a multiple of 16; {} does",
+      group, name, dim, suitable);
 }
 
 size_t page_bytes(const KvGeometry& geometry) { return HostKvLayout(geometry).page_bytes; }
@@ -140,9 +142,9 @@ size_t bias_offset(const HostKvPlane& plane, int token, int group) {
 }
 
 size_t half_offset(const HostKvPlane& plane, int token, int channel) {
-  const size_t index = plane.value
-      ? (static_cast<size_t>(channel / 16) * kPageTokens + token) * 16 + channel % 16
-      : (static_cast<size_t>(token / 16) * plane.dim + channel) * 16 + token % 16;
+  const size_t index =
+      plane.value ? (static_cast<size_t>(channel / 16) * kPageTokens + token) * 16 + channel % 16
+                  : (static_cast<size_t>(token / 16) * plane.dim + channel) * 16 + token % 16;
   return plane.codes + index * sizeof(uint16_t);
 }
 

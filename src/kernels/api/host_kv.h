@@ -1,9 +1,10 @@
-// How the host backends (kernels/ref and kernels/cpu) lay keys and values out within a page, and the
-// grids of the codecs. docs/kv-codecs.md describes the same bytes for other programs.
+// How the host backends (kernels/ref and kernels/cpu) lay keys and values out within a page, and
+// the grids of the codecs. docs/kv-codecs.md describes the same bytes for other programs.
 //
 // A page is [kv_heads] head blocks; a head block is K codes, K scales, K biases, V codes, V scales,
 // V biases, each a multiple of 128 bytes. The order of codes suits dot products of bytes: four
-// consecutive channels of a token of K, or four consecutive tokens of a channel of V, share 32 bits.
+// consecutive channels of a token of K, or four consecutive tokens of a channel of V, share 32
+// bits.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +22,14 @@ inline constexpr float kMaxKvMagnitude = 65504.0f;
 // K or V of one head block. Offsets are bytes from the start of the head block.
 struct HostKvPlane {
   KvCodec codec;
-  bool value = false;   // V
+  bool value = false;  // V
   int dim = 0;
-  int group = 0;        // channels under one scale; dim when the whole row is
-  int groups = 0;       // dim / group; 0 for f16
-  size_t codes = 0;     // [64 * dim * bits / 8] bytes, order below; f16: K [4 token blocks][dim][16
-                        // tokens], V [dim / 16][64 tokens][16 channels]
-  size_t scales = 0;    // f16 [groups][64 tokens]
-  size_t biases = 0;    // f16 [groups][64 tokens], affine only
+  int group = 0;      // channels under one scale; dim when the whole row is
+  int groups = 0;     // dim / group; 0 for f16
+  size_t codes = 0;   // [64 * dim * bits / 8] bytes, order below; f16: K [4 token blocks][dim][16
+                      // tokens], V [dim / 16][64 tokens][16 channels]
+  size_t scales = 0;  // f16 [groups][64 tokens]
+  size_t biases = 0;  // f16 [groups][64 tokens], affine only
 };
 
 struct HostKvLayout {
@@ -69,8 +70,8 @@ float lloyd_max_top(int bits);
 
 // Largest power of two that divides the dim: the block of the Hadamard transform.
 inline int hadamard_block(int dim) { return dim & -dim; }
-// In place, orthonormal, over blocks of hadamard_block(dim); its own inverse. Stages run from stride 1
-// up, then one multiplication, so that every implementation rounds alike.
+// In place, orthonormal, over blocks of hadamard_block(dim); its own inverse. Stages run from
+// stride 1 up, then one multiplication, so that every implementation rounds alike.
 void hadamard(float* x, int dim);
 
 void set_host_kv_layout(Ops& ops);

@@ -12,9 +12,9 @@
 //
 // The codes of a group are units of 64 bytes, [16 rows][4 columns], one unit for four columns: the
 // operand shape of four-way byte dot products (and, unit after unit, of AMX tiles). Within a plane
-// of 4 or 2 bits a vector of 64 bytes holds 2 or 4 consecutive units, byte by byte, the first one in
-// the lowest bits: unpacking is a shift and a mask. In a plane of 1 bit a unit is 64 bits, bit i for
-// byte i: a mask register.
+// of 4 or 2 bits a vector of 64 bytes holds 2 or 4 consecutive units, byte by byte, the first one
+// in the lowest bits: unpacking is a shift and a mask. In a plane of 1 bit a unit is 64 bits, bit i
+// for byte i: a mask register.
 #include "kernels/api/host_weights.h"
 
 #include <algorithm>
@@ -121,7 +121,8 @@ void unpack_row_codes(const WeightSpec& spec, const std::byte* p, int r, uint8_t
 template <typename T>
 void gather(const std::vector<T>& part, int64_t stride, int64_t row0, int64_t rows, int64_t c,
             T* out) {
-  for (int r = 0; r < kRowBlock; ++r) out[r] = r < rows ? part[size_t((row0 + r) * stride + c)] : T(0);
+  for (int r = 0; r < kRowBlock; ++r)
+    out[r] = r < rows ? part[size_t((row0 + r) * stride + c)] : T(0);
 }
 
 void pack_block(std::byte* p, const HostLayout& layout, const WeightRows& in, int64_t row0) {
@@ -237,13 +238,15 @@ size_t host_weight_bytes(const WeightSpec& spec, int64_t rows, int64_t cols) {
 void host_pack_rows(std::byte* data, int64_t rows, int64_t cols, int64_t row0,
                     const WeightRows& in) {
   RK_CHECK(in.cols == cols && row0 % kRowBlock == 0 && row0 + in.rows <= rows &&
-           (in.rows % kRowBlock == 0 || row0 + in.rows == rows),
+               (in.rows % kRowBlock == 0 || row0 + in.rows == rows),
            "rows {} + {} of [{}, {}]", row0, in.rows, rows, cols);
   const size_t block_bytes = host_weight_bytes(in.spec, kRowBlock, cols);
   std::byte* block = data + size_t(row0 / kRowBlock) * block_bytes;
   for (int64_t r = 0; r < in.rows; r += kRowBlock, block += block_bytes) {
-    if (in.spec.dense()) pack_dense_block(block, in, r);
-    else pack_block(block, host_layout(in.spec, cols), in, r);
+    if (in.spec.dense())
+      pack_dense_block(block, in, r);
+    else
+      pack_block(block, host_layout(in.spec, cols), in, r);
   }
 }
 
@@ -265,7 +268,8 @@ void unpack_scales(const WeightSpec& spec, const HostLayout& layout, const std::
   const bool nibbles = nibble_subs(spec);
   for (int r = 0; r < kRowBlock; ++r) {
     scale[r] *= float(nibbles ? int(p[r]) & 15 : int(int8_t(p[r])));
-    if (affine) bias[r] = -(super_mins[r] * float(nibbles ? int(p[r]) >> 4 : int(p[r + kRowBlock])));
+    if (affine)
+      bias[r] = -(super_mins[r] * float(nibbles ? int(p[r]) >> 4 : int(p[r + kRowBlock])));
   }
 }
 

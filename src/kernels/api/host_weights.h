@@ -10,18 +10,18 @@
 
 namespace ringkeep::kernels {
 
-inline constexpr int kRowBlock = 16;    // rows (outputs) interleaved in one block
-inline constexpr int kMaxGroup = 128;   // columns under one scale, at most
-inline constexpr int kUnitBytes = 64;   // codes of 16 rows x 4 columns, one byte each
+inline constexpr int kRowBlock = 16;   // rows (outputs) interleaved in one block
+inline constexpr int kMaxGroup = 128;  // columns under one scale, at most
+inline constexpr int kUnitBytes = 64;  // codes of 16 rows x 4 columns, one byte each
 
 // Where things lie in a block of 16 rows of a packed (not dense) matrix.
 struct HostLayout {
-  int64_t groups = 0;        // groups along cols
-  int super_groups = 0;      // groups under one super-scale; 0: scales have one level
-  size_t super_bytes = 0;    // super-scales (and super-mins) before each run of super_groups
-  size_t scale_bytes = 0;    // scales (and biases or sub-mins) before the codes of a group
-  size_t code_bytes = 0;     // codes of a group
-  size_t block_bytes = 0;    // the whole block
+  int64_t groups = 0;      // groups along cols
+  int super_groups = 0;    // groups under one super-scale; 0: scales have one level
+  size_t super_bytes = 0;  // super-scales (and super-mins) before each run of super_groups
+  size_t scale_bytes = 0;  // scales (and biases or sub-mins) before the codes of a group
+  size_t code_bytes = 0;   // codes of a group
+  size_t block_bytes = 0;  // the whole block
 
   // Offset of the scales of group g in its block.
   size_t group_offset(int64_t g) const {

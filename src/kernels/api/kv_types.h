@@ -19,8 +19,8 @@ enum class KvScheme : uint8_t {
 
 struct KvCodec {
   KvScheme scheme = KvScheme::f16;
-  int bits = 16;   // 8 6 5 4 3 2 when quantized
-  int group = 0;   // channels under one scale; 0: the whole row
+  int bits = 16;  // 8 6 5 4 3 2 when quantized
+  int group = 0;  // channels under one scale; 0: the whole row
   bool operator==(const KvCodec&) const = default;
 };
 std::string describe(const KvCodec& codec);  // "f16", "8", "affine4:64"
@@ -57,6 +57,8 @@ inline bool visible(int64_t q, int64_t k, int64_t window, int64_t keep, int64_t 
   return k <= span_end && (window <= 0 || q - k < window || k < keep);
 }
 // Chunked layers: a row sees only its own block of `size` tokens.
-inline bool visible_chunked(int64_t q, int64_t k, int64_t size) { return k <= q && q / size == k / size; }
+inline bool visible_chunked(int64_t q, int64_t k, int64_t size) {
+  return k <= q && q / size == k / size;
+}
 
 }  // namespace ringkeep::kernels

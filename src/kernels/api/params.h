@@ -14,8 +14,8 @@ namespace ringkeep::kernels {
 // A weight matrix in the backend's physical layout.
 struct PackedTensor {
   quant::WeightSpec spec;
-  int64_t rows = 0;   // outputs
-  int64_t cols = 0;   // inputs
+  int64_t rows = 0;  // outputs
+  int64_t cols = 0;  // inputs
   const std::byte* data = nullptr;
 };
 
@@ -27,8 +27,8 @@ struct LinearOutput {
 };
 
 // y_o = x W_o^T (+ bias_o) for each output o; one pass over x. `exact`: float32 activations;
-// otherwise x is quantized to two int8 terms with one scale a row for packed weights. The value of a
-// row depends on that row alone, bit for bit.
+// otherwise x is quantized to two int8 terms with one scale a row for packed weights. The value of
+// a row depends on that row alone, bit for bit.
 struct LinearParams {
   const float* x = nullptr;  // [rows, k], row stride x_stride
   int64_t x_stride = 0;
@@ -44,16 +44,16 @@ struct EmbedParams {
   const int32_t* tokens = nullptr;      // [rows]
   int64_t rows = 0;
   float scale = 1.0f;
-  float* out = nullptr;                 // [rows, hidden]
+  float* out = nullptr;  // [rows, hidden]
 };
 
 // y = x / sqrt(mean(x^2) + eps) * weight (+ residual). y may be x or residual.
 struct RmsNormParams {
-  const float* x = nullptr;         // [rows, cols], row stride x_stride
+  const float* x = nullptr;  // [rows, cols], row stride x_stride
   int64_t x_stride = 0;
   int64_t rows = 0;
   int64_t cols = 0;
-  const float* weight = nullptr;    // [cols] or null (1)
+  const float* weight = nullptr;  // [cols] or null (1)
   float eps = 1e-6f;
   const float* residual = nullptr;  // [rows, cols] row stride y_stride, or null
   float* y = nullptr;               // [rows, cols], row stride y_stride
@@ -62,19 +62,19 @@ struct RmsNormParams {
 
 // cos and sin of positions[r] * frequencies[i], times attention_factor.
 struct RopeTableParams {
-  const int32_t* positions = nullptr;   // [rows]
+  const int32_t* positions = nullptr;  // [rows]
   int64_t rows = 0;
-  const float* frequencies = nullptr;   // [pairs]
+  const float* frequencies = nullptr;  // [pairs]
   int64_t pairs = 0;
   float attention_factor = 1.0f;
-  float* cos = nullptr;                 // [rows, pairs]
-  float* sin = nullptr;                 // [rows, pairs]
+  float* cos = nullptr;  // [rows, pairs]
+  float* sin = nullptr;  // [rows, pairs]
 };
 
 // In place, optionally after an RMS norm of each head (q and k norms): x [rows, heads, dim].
 // Pair (i, i + pairs) of the first 2 * pairs channels is rotated; the rest are left alone.
 struct NormRopeParams {
-  float* x = nullptr;               // row stride x_stride, heads contiguous
+  float* x = nullptr;  // row stride x_stride, heads contiguous
   int64_t x_stride = 0;
   int64_t rows = 0;
   int heads = 0;
@@ -82,7 +82,7 @@ struct NormRopeParams {
   const float* norm_weight = nullptr;  // [norm_heads or 1, dim], null: no norm
   int64_t norm_head_stride = 0;        // 0: one weight for all heads; dim: one per head
   float eps = 1e-6f;
-  const float* cos = nullptr;       // [rows, pairs], null: no rotation
+  const float* cos = nullptr;  // [rows, pairs], null: no rotation
   const float* sin = nullptr;
   int64_t pairs = 0;
 };
@@ -96,7 +96,7 @@ struct GluParams {
   int64_t cols = 0;
   int64_t stride = 0;
   GluKind kind = GluKind::silu;
-  float* y = nullptr;           // may be gate
+  float* y = nullptr;  // may be gate
 };
 
 // y += x
@@ -117,16 +117,16 @@ struct SoftcapParams {
 // slots[row] = physical page * kPageTokens + token index % kPageTokens.
 struct KvAppendParams {
   KvGeometry geometry;
-  const float* k = nullptr;          // [rows, kv_heads, k_dim], row stride k_stride
-  const float* v = nullptr;          // [rows, kv_heads, v_dim], row stride v_stride
+  const float* k = nullptr;  // [rows, kv_heads, k_dim], row stride k_stride
+  const float* v = nullptr;  // [rows, kv_heads, v_dim], row stride v_stride
   int64_t k_stride = 0;
   int64_t v_stride = 0;
   const KvSegment* segments = nullptr;
   int64_t n_segments = 0;
-  const int64_t* slots = nullptr;    // [rows of the step], indexed by row
-  std::byte* storage = nullptr;      // page 0 of the layer
-  int64_t page_stride = 0;           // bytes
-  int32_t* non_finite = nullptr;     // set to 1 when a row holds NaN or infinity
+  const int64_t* slots = nullptr;  // [rows of the step], indexed by row
+  std::byte* storage = nullptr;    // page 0 of the layer
+  int64_t page_stride = 0;         // bytes
+  int32_t* non_finite = nullptr;   // set to 1 when a row holds NaN or infinity
 };
 
 // Reads n rows back as floats, in the space of the original K and V (rotation undone).
@@ -136,8 +136,8 @@ struct KvReadParams {
   int64_t page_stride = 0;
   const int64_t* slots = nullptr;  // [n]
   int64_t n = 0;
-  float* k = nullptr;              // [n, kv_heads, k_dim]
-  float* v = nullptr;              // [n, kv_heads, v_dim]
+  float* k = nullptr;  // [n, kv_heads, k_dim]
+  float* v = nullptr;  // [n, kv_heads, v_dim]
 };
 
 // Attention over the pages of one layer, for the rows of the segments. Grouped-query: head h reads
@@ -148,16 +148,16 @@ struct AttentionParams {
   const std::byte* storage = nullptr;  // page 0 of the layer
   int64_t page_stride = 0;             // bytes
   int heads = 0;
-  const float* q = nullptr;            // [rows, heads, k_dim], row stride q_stride
+  const float* q = nullptr;  // [rows, heads, k_dim], row stride q_stride
   int64_t q_stride = 0;
-  float* out = nullptr;                // [rows, heads, v_dim], row stride out_stride
+  float* out = nullptr;  // [rows, heads, v_dim], row stride out_stride
   int64_t out_stride = 0;
-  float scale = 1.0f;                  // multiplies q.k
-  float softcap = 0.0f;                // 0: none; applied to scale * q.k
-  const float* sinks = nullptr;        // [heads] extra logits that take weight and carry no value
-  int64_t window = 0;                  // <= 0: unbounded (see visible())
+  float scale = 1.0f;            // multiplies q.k
+  float softcap = 0.0f;          // 0: none; applied to scale * q.k
+  const float* sinks = nullptr;  // [heads] extra logits that take weight and carry no value
+  int64_t window = 0;            // <= 0: unbounded (see visible())
   int64_t keep = 0;
-  int64_t chunk_size = 0;              // > 0: chunked layer (see visible_chunked())
+  int64_t chunk_size = 0;  // > 0: chunked layer (see visible_chunked())
   const KvSegment* segments = nullptr;
   int64_t n_segments = 0;
 };

@@ -1,8 +1,8 @@
-// Attention on the codes of the cache. The rows that share a KV head (tokens x heads of the group) form
-// blocks; a block visits its pages in ascending order, unpacking each once. Pages are summed in splits
-// of kSplitPages at fixed token indices, each from an empty state, and splits are merged in ascending
-// order, whether one thread walks them all (many blocks) or several share them (decode): so a row's
-// result depends on its index and the cache alone.
+// Attention on the codes of the cache. The rows that share a KV head (tokens x heads of the group)
+// form blocks; a block visits its pages in ascending order, unpacking each once. Pages are summed
+// in splits of kSplitPages at fixed token indices, each from an empty state, and splits are merged
+// in ascending order, whether one thread walks them all (many blocks) or several share them
+// (decode): so a row's result depends on its index and the cache alone.
 #include <algorithm>
 #include <bit>
 #include <vector>
@@ -32,19 +32,19 @@ bool AttentionAvailable() { return true; }
 
 // Memory of one thread: a page's tiles and scales, and the state of a block of rows.
 struct Workspace {
-  uint8_t* k_tile;     // [64 * k_dim]
-  uint8_t* v_tile;     // [64 * v_dim]
-  float* k_scale;      // [k_groups][64]
-  float* k_bias;       // [k_groups][64]
-  float* v_scale;      // [v_groups][64], absolute
-  float* v_bias;       // [v_groups][64]
-  float* score;        // [rows][64]
-  uint8_t* p;          // [rows][v_groups][64]
-  float* alpha;        // [rows]
-  float* p_unit;       // [v_groups][rows]
-  float* p_bias;       // [v_groups][rows]
-  float* part;         // [rows][v_dim] sums of a split
-  float* out;          // [rows][v_dim] sums of all splits
+  uint8_t* k_tile;  // [64 * k_dim]
+  uint8_t* v_tile;  // [64 * v_dim]
+  float* k_scale;   // [k_groups][64]
+  float* k_bias;    // [k_groups][64]
+  float* v_scale;   // [v_groups][64], absolute
+  float* v_bias;    // [v_groups][64]
+  float* score;     // [rows][64]
+  uint8_t* p;       // [rows][v_groups][64]
+  float* alpha;     // [rows]
+  float* p_unit;    // [v_groups][rows]
+  float* p_bias;    // [v_groups][rows]
+  float* part;      // [rows][v_dim] sums of a split
+  float* out;       // [rows][v_dim] sums of all splits
 
   static Workspace Carve(Carver& c, const HostKvLayout& layout, int rows) {
     const int k_groups = std::max(layout.k.groups, 1), v_groups = std::max(layout.v.groups, 1);
@@ -66,13 +66,13 @@ struct Workspace {
   }
 };
 
-// Queries in the space of K's codes, in the order of the blocks' rows: int8 with a unit and sums, or
-// floats.
+// Queries in the space of K's codes, in the order of the blocks' rows: int8 with a unit and sums,
+// or floats.
 struct Queries {
-  int8_t* bytes = nullptr;   // [rows * heads, k_dim]
-  float* floats = nullptr;   // [rows * heads, k_dim], f16 keys
-  float* unit = nullptr;     // [rows * heads] times the softmax scale
-  int32_t* sums = nullptr;   // [rows * heads, k_groups]
+  int8_t* bytes = nullptr;  // [rows * heads, k_dim]
+  float* floats = nullptr;  // [rows * heads, k_dim], f16 keys
+  float* unit = nullptr;    // [rows * heads] times the softmax scale
+  int32_t* sums = nullptr;  // [rows * heads, k_groups]
 
   static Queries Carve(Carver& c, const HostKvLayout& layout, int64_t rows) {
     Queries q;
@@ -88,7 +88,11 @@ struct Queries {
 class Attention {
  public:
   Attention(const AttentionParams& p, const HostKvLayout& layout, const AttentionPlan& plan)
-      : p_(p), layout_(layout), plan_(plan), k_map_(MakeByteMap(layout.k)), v_map_(MakeByteMap(layout.v)) {}
+      : p_(p),
+        layout_(layout),
+        plan_(plan),
+        k_map_(MakeByteMap(layout.k)),
+        v_map_(MakeByteMap(layout.v)) {}
 
   // q [k_dim] of one row and head to position `at`.
   void PrepareQuery(const Queries& queries, int64_t at, const float* q) const {
@@ -120,7 +124,8 @@ class Attention {
     }
   }
 
-  // Sums of pages [first_page, last_page) of the block's segment into state and out, which it resets.
+  // Sums of pages [first_page, last_page) of the block's segment into state and out, which it
+  // resets.
   void RunSplit(const Block& block, int64_t first_page, int64_t last_page, const Queries& queries,
                 Workspace& w, RowState* state, float* out) const {
     for (int r = 0; r < block.rows; ++r) state[r] = RowState();
@@ -140,12 +145,14 @@ class Attention {
       if (last == 0) continue;
       const std::byte* head = p_.storage + segment.pages[page].physical * p_.page_stride +
                               block.kv_head * layout_.head_bytes;
-      Scores(head, block.first_query + first, last - first, queries, w, w.score + first * kPageTokens);
+      Scores(head, block.first_query + first, last - first, queries, w,
+             w.score + first * kPageTokens);
       for (int r = first; r < last; ++r) {
         float* score = w.score + r * kPageTokens;
         w.alpha[r] = 1.0f;
         if (visible[r] != 0) {
-          w.alpha[r] = Softmax(score, visible[r], queries.unit[block.first_query + r], p_.softcap, state[r]);
+          w.alpha[r] =
+              Softmax(score, visible[r], queries.unit[block.first_query + r], p_.softcap, state[r]);
         } else {
           std::memset(score, 0, kPageTokens * sizeof(float));
         }
@@ -155,7 +162,8 @@ class Attention {
   }
 
   // total and out take in a split.
-  void Merge(int rows, const RowState* split, const float* part, RowState* total, float* out) const {
+  void Merge(int rows, const RowState* split, const float* part, RowState* total,
+             float* out) const {
     const int dim = layout_.v.dim;
     for (int r = 0; r < rows; ++r) {
       if (split[r].top == -INFINITY) continue;
@@ -186,7 +194,8 @@ class Attention {
       for (int i = 0; i < v.dim; i += kLanes)
         hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
       if (v.codec.scheme == KvScheme::hadamard) Hadamard(row, v.dim);
-      std::memcpy(p_.out + target.row * p_.out_stride + target.head * v.dim, row, v.dim * sizeof(float));
+      std::memcpy(p_.out + target.row * p_.out_stride + target.head * v.dim, row,
+                  v.dim * sizeof(float));
     }
   }
 
@@ -246,14 +255,17 @@ class Attention {
     const float middle = static_cast<float>(1 << (v.codec.bits - 1));
     for (int i = 0; i < v.groups * kPageTokens; i += kLanes) {
       const auto scale = hn::LoadU(d, w.v_scale + i);
-      const auto offset = hn::IfThenElse(hn::Lt(scale, hn::Zero(d)), hn::Set(d, middle - 1.0f), hn::Set(d, middle));
+      const auto offset =
+          hn::IfThenElse(hn::Lt(scale, hn::Zero(d)), hn::Set(d, middle - 1.0f), hn::Set(d, middle));
       hn::StoreU(hn::MulAdd(scale, offset, hn::LoadU(d, w.v_bias + i)), d, w.v_bias + i);
       hn::StoreU(hn::Abs(scale), d, w.v_scale + i);
     }
   }
 
-  // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last) and the first `tokens` tokens
-  void Values(const std::byte* head, int first, int last, int tokens, Workspace& w, float* out) const {
+  // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last) and the first `tokens`
+  // tokens
+  void Values(const std::byte* head, int first, int last, int tokens, Workspace& w,
+              float* out) const {
     const HostKvPlane& v = layout_.v;
     if (v.groups == 0) {
       const auto* values = reinterpret_cast<const hwy::float16_t*>(head + v.codes);
@@ -274,9 +286,10 @@ class Attention {
     for (int g = 0; g < v.groups; ++g)
       for (int r = first; r < last; ++r) {
         const float* weight = w.score + r * kPageTokens;
-        w.p_unit[g * kBlockRows + r] =
-            WeightBytes(weight, w.v_scale + g * kPageTokens, w.p + (r * v.groups + g) * kPageTokens);
-        w.p_bias[g * kBlockRows + r] = affine ? WeightedBias(weight, w.v_bias + g * kPageTokens) : 0.0f;
+        w.p_unit[g * kBlockRows + r] = WeightBytes(weight, w.v_scale + g * kPageTokens,
+                                                   w.p + (r * v.groups + g) * kPageTokens);
+        w.p_bias[g * kBlockRows + r] =
+            affine ? WeightedBias(weight, w.v_bias + g * kPageTokens) : 0.0f;
       }
     const uint8_t* tile = Unpack(v, v_map_, head, w.v_tile);
     for (int r = first; r < last; r += kTileRows)
@@ -289,9 +302,11 @@ class Attention {
   }
 
   template <int kRows>
-  void ValueRows(const uint8_t* tile, int tokens, int r, int g, const Workspace& w, float* out) const {
+  void ValueRows(const uint8_t* tile, int tokens, int r, int g, const Workspace& w,
+                 float* out) const {
     const HostKvPlane& v = layout_.v;
-    const ValueUpdate update{w.alpha + r, w.p_unit + g * kBlockRows + r, w.p_bias + g * kBlockRows + r};
+    const ValueUpdate update{w.alpha + r, w.p_unit + g * kBlockRows + r,
+                             w.p_bias + g * kBlockRows + r};
     const uint8_t* p = w.p + (r * v.groups + g) * kPageTokens;
     const int stride = v.groups * kPageTokens;
     float* to = out + r * v.dim;
@@ -304,8 +319,8 @@ class Attention {
   }
 
   template <int kRows>
-  void ValueRowsHalf(const hwy::float16_t* values, int tokens, const float* weight, const float* alpha,
-                     float* out) const {
+  void ValueRowsHalf(const hwy::float16_t* values, int tokens, const float* weight,
+                     const float* alpha, float* out) const {
     const int dim = layout_.v.dim;
     int channel = 0;
     for (; channel + kTileVectors * kLanes <= dim; channel += kTileVectors * kLanes)
@@ -358,7 +373,8 @@ void Attend(const AttentionParams& p, Exec& exec) {
       RowState total[kBlockRows], part[kBlockRows];
       std::memset(w.out, 0, sizeof(float) * block.rows * layout.v.dim);
       for (int64_t s = block.first_split; s < block.last_split; ++s) {
-        attention.RunSplit(block, splits[s].first_page, splits[s].last_page, queries, w, part, w.part);
+        attention.RunSplit(block, splits[s].first_page, splits[s].last_page, queries, w, part,
+                           w.part);
         attention.Merge(block.rows, part, w.part, total, w.out);
       }
       attention.Finish(block, total, w.out);
@@ -367,8 +383,9 @@ void Attend(const AttentionParams& p, Exec& exec) {
   }
   exec.pool().parallel_for(static_cast<int64_t>(splits.size()), [&](int64_t task, int thread) {
     const Split& split = splits[task];
-    attention.RunSplit(blocks[split.block], split.first_page, split.last_page, queries, workspaces[thread],
-                       states + split.first_row, parts + split.first_row * layout.v.dim);
+    attention.RunSplit(blocks[split.block], split.first_page, split.last_page, queries,
+                       workspaces[thread], states + split.first_row,
+                       parts + split.first_row * layout.v.dim);
   });
   exec.pool().parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t task, int thread) {
     const Block& block = blocks[task];
@@ -376,8 +393,8 @@ void Attend(const AttentionParams& p, Exec& exec) {
     RowState total[kBlockRows];
     std::memset(w.out, 0, sizeof(float) * block.rows * layout.v.dim);
     for (int64_t s = block.first_split; s < block.last_split; ++s)
-      attention.Merge(block.rows, states + splits[s].first_row, parts + splits[s].first_row * layout.v.dim,
-                      total, w.out);
+      attention.Merge(block.rows, states + splits[s].first_row,
+                      parts + splits[s].first_row * layout.v.dim, total, w.out);
     attention.Finish(block, total, w.out);
   });
 }

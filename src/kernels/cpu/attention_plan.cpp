@@ -10,9 +10,12 @@ AttentionPlan::AttentionPlan(const AttentionParams& p, int threads)
     const int64_t rows = p.segments[s].rows * group_;
     for (int head = 0; head < p.geometry.kv_heads; ++head)
       for (int64_t first = 0; first < rows; first += kBlockRows)
-        blocks_.push_back({.segment = static_cast<int32_t>(s), .kv_head = head,
-                           .rows = static_cast<int32_t>(std::min<int64_t>(kBlockRows, rows - first)),
-                           .first = first, .first_query = rows_ * p.heads + head * rows + first});
+        blocks_.push_back(
+            {.segment = static_cast<int32_t>(s),
+             .kv_head = head,
+             .rows = static_cast<int32_t>(std::min<int64_t>(kBlockRows, rows - first)),
+             .first = first,
+             .first_query = rows_ * p.heads + head * rows + first});
     rows_ += p.segments[s].rows;
   }
   shared_ = threads > 1 && static_cast<int64_t>(blocks_.size()) < 4 * threads;
@@ -29,7 +32,8 @@ AttentionPlan::AttentionPlan(const AttentionParams& p, int threads)
       if (!seen) continue;
       if (logical / kSplitPages != current) {
         current = logical / kSplitPages;
-        splits_.push_back({.block = b, .first_page = page, .last_page = page, .first_row = split_rows_});
+        splits_.push_back(
+            {.block = b, .first_page = page, .last_page = page, .first_row = split_rows_});
         if (shared_) split_rows_ += block.rows;
       }
       splits_.back().last_page = page + 1;

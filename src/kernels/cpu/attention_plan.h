@@ -85,7 +85,9 @@ class AttentionPlan {
   }
 
   // Preparing queries, in tasks of some rows: visit(position, row, head).
-  int64_t query_tasks() const { return static_cast<int64_t>(blocks_.size() + kBlocksPerTask - 1) / kBlocksPerTask; }
+  int64_t query_tasks() const {
+    return static_cast<int64_t>(blocks_.size() + kBlocksPerTask - 1) / kBlocksPerTask;
+  }
   template <typename Visit>
   void for_queries(int64_t task, const Visit& visit) const {
     const int64_t n = static_cast<int64_t>(blocks_.size());

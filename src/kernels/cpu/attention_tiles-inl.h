@@ -1,6 +1,6 @@
 // The inner loops of attention over one page of one KV head: unpacking codes to bytes, products of
-// Q with K and of P with V. A tile has the order of an 8-bit plane (host_kv.h). Included once per SIMD
-// target. Integer sums are exact, so their order is free; float sums run in a fixed order.
+// Q with K and of P with V. A tile has the order of an 8-bit plane (host_kv.h). Included once per
+// SIMD target. Integer sums are exact, so their order is free; float sums run in a fixed order.
 #if defined(RINGKEEP_KERNELS_CPU_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RINGKEEP_KERNELS_CPU_ATTENTION_TILES_INL_H_
 #undef RINGKEEP_KERNELS_CPU_ATTENTION_TILES_INL_H_
@@ -21,11 +21,11 @@ namespace ringkeep::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using F32 = RowTag;                                     // 16 lanes at most
+using F32 = RowTag;  // 16 lanes at most
 using I32 = hn::RebindToSigned<F32>;
-using U8 = hn::Repartition<uint8_t, F32>;               // the same bytes
-constexpr int kLanes = hn::MaxLanes(F32());             // of 32 bits
-constexpr int kColumns = kPageTokens / kLanes;          // vectors that hold one value per token
+using U8 = hn::Repartition<uint8_t, F32>;       // the same bytes
+constexpr int kLanes = hn::MaxLanes(F32());     // of 32 bits
+constexpr int kColumns = kPageTokens / kLanes;  // vectors that hold one value per token
 // Query rows and vectors of a register tile: rows * vectors sums, and room for operands.
 // The loops over tiles are functions of their own, so that the sums stay in registers.
 constexpr int kTileRows = 4;
@@ -60,7 +60,8 @@ HWY_INLINE hn::Vec<I32> Dot4(hn::Vec<I32> sum, hn::Vec<U8> u, hn::Vec<U8> s) {
   const auto u32 = hn::BitCast(du, u);
   const auto s32 = hn::BitCast(d, s);
   const auto byte = hn::Set(du, 0xFF);
-  sum = hn::Add(sum, hn::Mul(hn::BitCast(d, hn::And(u32, byte)), hn::ShiftRight<24>(hn::ShiftLeft<24>(s32))));
+  sum = hn::Add(
+      sum, hn::Mul(hn::BitCast(d, hn::And(u32, byte)), hn::ShiftRight<24>(hn::ShiftLeft<24>(s32))));
   sum = hn::Add(sum, hn::Mul(hn::BitCast(d, hn::And(hn::ShiftRight<8>(u32), byte)),
                              hn::ShiftRight<24>(hn::ShiftLeft<16>(s32))));
   sum = hn::Add(sum, hn::Mul(hn::BitCast(d, hn::And(hn::ShiftRight<16>(u32), byte)),
@@ -69,7 +70,8 @@ HWY_INLINE hn::Vec<I32> Dot4(hn::Vec<I32> sum, hn::Vec<U8> u, hn::Vec<U8> s) {
 #endif
 }
 
-// ---- Codes to bytes -------------------------------------------------------------------------------
+// ---- Codes to bytes
+// -------------------------------------------------------------------------------
 
 // Byte of a code: table[code] up to 4 bits, code * factor + offset for 5 and 6.
 struct ByteMap {
@@ -78,7 +80,8 @@ struct ByteMap {
   uint8_t offset;
 };
 
-// K: level + 128 (hadamard) or the code (affine). V: level, or the code less the middle of its range.
+// K: level + 128 (hadamard) or the code (affine). V: level, or the code less the middle of its
+// range.
 inline ByteMap MakeByteMap(const HostKvPlane& plane) {
   const int bits = plane.codec.bits;
   const bool affine = plane.codec.scheme == KvScheme::affine;
@@ -136,8 +139,8 @@ HWY_INLINE void UnpackBits(const uint8_t* HWY_RESTRICT codes, int units, const B
 }
 
 // The plane's codes as bytes: the page's own at 8 bits, else unpacked to `tile`.
-HWY_INLINE const uint8_t* Unpack(const HostKvPlane& plane, const ByteMap& map, const std::byte* head,
-                                 uint8_t* tile) {
+HWY_INLINE const uint8_t* Unpack(const HostKvPlane& plane, const ByteMap& map,
+                                 const std::byte* head, uint8_t* tile) {
   const auto* codes = reinterpret_cast<const uint8_t*>(head + plane.codes);
   switch (plane.codec.bits) {
     case 8: return codes;
@@ -154,16 +157,18 @@ HWY_INLINE void LoadHalves(const std::byte* halves, int n, float* out) {
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
   const auto* in = reinterpret_cast<const hwy::float16_t*>(halves);
-  for (int i = 0; i < n; i += kLanes) hn::StoreU(hn::PromoteTo(d, hn::LoadU(d16, in + i)), d, out + i);
+  for (int i = 0; i < n; i += kLanes)
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(d16, in + i)), d, out + i);
 }
 
-// ---- Q with K -------------------------------------------------------------------------------------
+// ---- Q with K
+// -------------------------------------------------------------------------------------
 
 // out[r][t] = sum over channels [first, last) of q[r][c] * k[t][c]
 // k: tile of `dim` channels; q [kRows], row stride dim; out row stride 64
 template <int kRows>
 HWY_NOINLINE void KeyDots(const uint8_t* HWY_RESTRICT k, int dim, int first, int last,
-                        const int8_t* HWY_RESTRICT q, int32_t* HWY_RESTRICT out) {
+                          const int8_t* HWY_RESTRICT q, int32_t* HWY_RESTRICT out) {
   const I32 d;
   const U8 d8;
   for (int column = 0; column < kColumns; column += kTileVectors) {
@@ -191,8 +196,8 @@ HWY_NOINLINE void KeyDots(const uint8_t* HWY_RESTRICT k, int dim, int first, int
 
 // The same over half-precision keys [4 token blocks][dim][16 tokens] and float queries.
 template <int kRows>
-HWY_NOINLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim, const float* HWY_RESTRICT q,
-                            float* HWY_RESTRICT out) {
+HWY_NOINLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim,
+                              const float* HWY_RESTRICT q, float* HWY_RESTRICT out) {
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
   for (int column = 0; column < kColumns; column += kTileVectors) {
@@ -206,7 +211,8 @@ HWY_NOINLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim, con
       for (int t = 0; t < kTileVectors; ++t) sum[r][t] = hn::Zero(d);
     for (int c = 0; c < dim; ++c) {
       hn::Vec<F32> keys[kTileVectors];
-      for (int t = 0; t < kTileVectors; ++t) keys[t] = hn::PromoteTo(d, hn::LoadU(d16, base[t] + c * 16));
+      for (int t = 0; t < kTileVectors; ++t)
+        keys[t] = hn::PromoteTo(d, hn::LoadU(d16, base[t] + c * 16));
       for (int r = 0; r < kRows; ++r) {
         const auto query = hn::Set(d, q[r * dim + c]);
         for (int t = 0; t < kTileVectors; ++t) sum[r][t] = hn::MulAdd(keys[t], query, sum[r][t]);
@@ -218,7 +224,8 @@ HWY_NOINLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim, con
   }
 }
 
-// ---- P with V -------------------------------------------------------------------------------------
+// ---- P with V
+// -------------------------------------------------------------------------------------
 
 // What turns a page's sums into the running output: out = out * alpha + sum * scale + bias.
 struct ValueUpdate {
@@ -227,8 +234,9 @@ struct ValueUpdate {
   const float* bias;   // [rows]
 };
 
-// channels [first, first + kVectors * kLanes) of kRows rows; tokens from `tokens` on have no weight.
-// v: tile [dim / 16][16 quads][16 channels][4 tokens]; p [kRows][64 tokens], row stride p_stride
+// channels [first, first + kVectors * kLanes) of kRows rows; tokens from `tokens` on have no
+// weight. v: tile [dim / 16][16 quads][16 channels][4 tokens]; p [kRows][64 tokens], row stride
+// p_stride
 template <int kRows, int kVectors>
 HWY_NOINLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, int tokens,
                             const uint8_t* HWY_RESTRICT p, int p_stride, const ValueUpdate& update,
@@ -267,7 +275,8 @@ HWY_NOINLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, int tokens
 // The same over half-precision values [dim / 16][64 tokens][16 channels] and float weights.
 template <int kRows, int kVectors>
 HWY_NOINLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int first, int tokens,
-                                const float* HWY_RESTRICT p, const float* alpha, float* HWY_RESTRICT out, int out_stride) {
+                                const float* HWY_RESTRICT p, const float* alpha,
+                                float* HWY_RESTRICT out, int out_stride) {
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
   const hwy::float16_t* base[kVectors];
@@ -280,7 +289,8 @@ HWY_NOINLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int first,
     for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::Zero(d);
   for (int token = 0; token < tokens; ++token) {
     hn::Vec<F32> values[kVectors];
-    for (int i = 0; i < kVectors; ++i) values[i] = hn::PromoteTo(d, hn::LoadU(d16, base[i] + token * 16));
+    for (int i = 0; i < kVectors; ++i)
+      values[i] = hn::PromoteTo(d, hn::LoadU(d16, base[i] + token * 16));
     for (int r = 0; r < kRows; ++r) {
       const auto weight = hn::Set(d, p[r * kPageTokens + token]);
       for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::MulAdd(values[i], weight, sum[r][i]);

@@ -37,8 +37,8 @@ inline float sum_of_squares(const float* x, int64_t n) {
   return partial[0];
 }
 
-inline void norm_row(const float* x, const float* weight, const float* residual, float* y, int64_t n,
-                     float eps) {
+inline void norm_row(const float* x, const float* weight, const float* residual, float* y,
+                     int64_t n, float eps) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const float scale = 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
@@ -114,7 +114,7 @@ inline V exp(D d, V x) {
   const hn::RebindToSigned<D> di;
   x = hn::Min(hn::Max(x, hn::Set(d, -87.0f)), hn::Set(d, 88.0f));
   const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.4426950408889634f)));
-  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);   // ln2 in two parts
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);  // ln2 in two parts
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   auto e = hn::Set(d, 1.0f / 720);
   e = hn::MulAdd(e, r, hn::Set(d, 1.0f / 120));
@@ -148,7 +148,8 @@ void glu(const GluParams& p, Exec& exec) {
     float* y = p.y + r * p.stride;
     int64_t i = 0;
     for (; i + lanes <= p.cols; i += lanes)
-      hn::StoreU(hn::Mul(activate(d, hn::LoadU(d, gate + i), p.kind), hn::LoadU(d, up + i)), d, y + i);
+      hn::StoreU(hn::Mul(activate(d, hn::LoadU(d, gate + i), p.kind), hn::LoadU(d, up + i)), d,
+                 y + i);
     if (i < p.cols) {  // the tail through a padded vector: the same arithmetic
       HWY_ALIGN float g[kLanes] = {};
       std::copy(gate + i, gate + p.cols, g);
@@ -171,20 +172,22 @@ HWY_EXPORT(norm_rope);
 HWY_EXPORT(glu);
 
 template <typename Params>
-bool always(const Params&) { return true; }
+bool always(const Params&) {
+  return true;
+}
 
 }  // namespace
 
 void add_dense_kernels(Ops& ops) {
   ops.rms_norm.push_back({"highway", always, [](const RmsNormParams& p, Exec& exec) {
-    HWY_DYNAMIC_DISPATCH(rms_norm)(p, exec);
-  }});
+                            HWY_DYNAMIC_DISPATCH(rms_norm)(p, exec);
+                          }});
   ops.norm_rope.push_back({"highway", always, [](const NormRopeParams& p, Exec& exec) {
-    HWY_DYNAMIC_DISPATCH(norm_rope)(p, exec);
-  }});
+                             HWY_DYNAMIC_DISPATCH(norm_rope)(p, exec);
+                           }});
   ops.glu.push_back({"highway", always, [](const GluParams& p, Exec& exec) {
-    HWY_DYNAMIC_DISPATCH(glu)(p, exec);
-  }});
+                       HWY_DYNAMIC_DISPATCH(glu)(p, exec);
+                     }});
 }
 
 }  // namespace ringkeep::kernels::cpu

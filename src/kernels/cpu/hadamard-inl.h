@@ -27,8 +27,8 @@ using RowVec = hn::Vec<RowTag>;
 template <int kLog2Stride>
 HWY_INLINE RowVec ButterflyLanes(RowTag d, RowVec x) {
   const hn::RebindToUnsigned<RowTag> du;
-  const auto sign = hn::ShiftLeft<31 - kLog2Stride>(
-      hn::And(hn::Iota(du, 0), hn::Set(du, 1u << kLog2Stride)));
+  const auto sign =
+      hn::ShiftLeft<31 - kLog2Stride>(hn::And(hn::Iota(du, 0), hn::Set(du, 1u << kLog2Stride)));
   RowVec swapped;
   if constexpr (kLog2Stride == 0) swapped = hn::Shuffle2301(x);
   if constexpr (kLog2Stride == 1) swapped = hn::Shuffle1032(x);
@@ -56,7 +56,8 @@ HWY_INLINE void Hadamard(float* HWY_RESTRICT x, int dim) {
       for (float* p = x + base; p < x + base + stride; p += kLanes) {
         const RowVec a = hn::LoadU(d, p), b = hn::LoadU(d, p + stride);
         const RowVec c = hn::LoadU(d, p + 2 * stride), e = hn::LoadU(d, p + 3 * stride);
-        const RowVec ab = hn::Add(a, b), a_b = hn::Sub(a, b), ce = hn::Add(c, e), c_e = hn::Sub(c, e);
+        const RowVec ab = hn::Add(a, b), a_b = hn::Sub(a, b), ce = hn::Add(c, e),
+                     c_e = hn::Sub(c, e);
         hn::StoreU(hn::Add(ab, ce), d, p);
         hn::StoreU(hn::Add(a_b, c_e), d, p + stride);
         hn::StoreU(hn::Sub(ab, ce), d, p + 2 * stride);

@@ -1,5 +1,5 @@
-// Appending rows to the cache. Tokens of a page share bytes, so the rows of one page and KV head are
-// one task.
+// Appending rows to the cache. Tokens of a page share bytes, so the rows of one page and KV head
+// are one task.
 #include <atomic>
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/kv.cpp"
-#include "kernels/cpu/simd.h"
 #include "kernels/cpu/kv_encode-inl.h"
+#include "kernels/cpu/simd.h"
 
 #ifndef RINGKEEP_KERNELS_CPU_KV_RUN
 #define RINGKEEP_KERNELS_CPU_KV_RUN
@@ -39,7 +39,8 @@ bool AppendRun(const KvAppendParams&, const HostKvLayout&, const KvRun&, int64_t
 bool KvAvailable() { return true; }
 
 // Encodes one head of the rows of a run; false when one is not finite.
-bool AppendRun(const KvAppendParams& p, const HostKvLayout& layout, const KvRun& rows, int64_t kv_head) {
+bool AppendRun(const KvAppendParams& p, const HostKvLayout& layout, const KvRun& rows,
+               int64_t kv_head) {
   bool finite = true;
   for (int64_t row = rows.first; row < rows.last; ++row) {
     const int64_t slot = p.slots[row];

@@ -75,7 +75,8 @@ HWY_INLINE uint16_t Encode8(const float* x, int n, uint8_t* codes) {
   const RowVec inverse = hn::Set(d, scale != 0 ? 1.0f / f16_to_float(scale) : 0.0f);
   for (int i = 0; i < n; i += kRowLanes) {
     const RowVec q = hn::Round(hn::Mul(LoadRow(x, i), inverse));
-    StoreCodes(hn::Add(hn::Clamp(q, hn::Set(d, -127.0f), hn::Set(d, 127.0f)), hn::Set(d, 128.0f)), codes + i);
+    StoreCodes(hn::Add(hn::Clamp(q, hn::Set(d, -127.0f), hn::Set(d, 127.0f)), hn::Set(d, 128.0f)),
+               codes + i);
   }
   return scale;
 }
@@ -119,11 +120,14 @@ struct UniformGrid {
 
   UniformGrid(const float* x, int n, int bits)
       : half(static_cast<float>(1 << (bits - 1))), base(RowAbsMax(x, n) / (half - 0.5f)) {}
-  float Step(int candidate) const { return base * (0.3f + 0.03125f * static_cast<float>(candidate)); }
+  float Step(int candidate) const {
+    return base * (0.3f + 0.03125f * static_cast<float>(candidate));
+  }
   RowVec Target(RowVec x) const { return x; }
   RowVec Quantize(RowVec x, RowVec inverse) const {
     const RowTag d;
-    return hn::Min(hn::Max(hn::Floor(hn::Mul(x, inverse)), hn::Set(d, -half)), hn::Set(d, half - 1.0f));
+    return hn::Min(hn::Max(hn::Floor(hn::Mul(x, inverse)), hn::Set(d, -half)),
+                   hn::Set(d, half - 1.0f));
   }
   RowVec Value(RowVec x, RowVec inverse) const {
     return hn::Add(Quantize(x, inverse), hn::Set(RowTag(), 0.5f));
@@ -151,9 +155,12 @@ struct LevelGrid {
     base = std::sqrt(square.Total() / static_cast<float>(n)) * (lloyd_max_top(bits) / 127.0f);
     const int8_t* table = lloyd_max_levels(bits);
     for (int i = 0; i < kHalf; ++i) levels[i] = table[i];
-    for (int i = 0; i + 1 < kHalf; ++i) borders[i] = 0.5f * static_cast<float>(table[i] + table[i + 1]);
+    for (int i = 0; i + 1 < kHalf; ++i)
+      borders[i] = 0.5f * static_cast<float>(table[i] + table[i + 1]);
   }
-  float Step(int candidate) const { return base * (0.8f + (0.5f / 13.0f) * static_cast<float>(candidate)); }
+  float Step(int candidate) const {
+    return base * (0.8f + (0.5f / 13.0f) * static_cast<float>(candidate));
+  }
   RowVec Target(RowVec x) const { return hn::Abs(x); }
   template <typename Pick>
   RowVec Search(RowVec magnitude, RowVec inverse, const Pick& pick) const {
@@ -190,7 +197,8 @@ HWY_INLINE GroupScale EncodeAffine(const float* x, int n, int bits, bool value, 
     vlow = hn::Min(vlow, LoadRow(x, i));
     vhigh = hn::Max(vhigh, LoadRow(x, i));
   }
-  const float low = hn::GetLane(hn::MinOfLanes(d, vlow)), high = hn::GetLane(hn::MaxOfLanes(d, vhigh));
+  const float low = hn::GetLane(hn::MinOfLanes(d, vlow)),
+              high = hn::GetLane(hn::MaxOfLanes(d, vhigh));
   const bool at_low = std::abs(low) > std::abs(high);
   const float edge = at_low ? low : high;
   float scale = std::max((high - low) / bins, 1e-7f);
@@ -200,7 +208,8 @@ HWY_INLINE GroupScale EncodeAffine(const float* x, int n, int bits, bool value, 
   if (steps != 0.0f) scale = edge / steps;
   const RowVec vscale = hn::Set(d, scale), vbias = hn::Set(d, bias), vbins = hn::Set(d, bins);
   for (int i = 0; i < n; i += kRowLanes) {
-    const RowVec q = hn::Clamp(hn::Round(hn::Div(hn::Sub(LoadRow(x, i), vbias), vscale)), hn::Zero(d), vbins);
+    const RowVec q =
+        hn::Clamp(hn::Round(hn::Div(hn::Sub(LoadRow(x, i), vbias), vscale)), hn::Zero(d), vbins);
     StoreCodes(value && scale < 0.0f ? hn::Sub(vbins, q) : q, codes + i);
   }
   return {float_to_f16(scale), float_to_f16(bias)};
@@ -223,7 +232,8 @@ HWY_INLINE GroupScale EncodeGroup(const HostKvPlane& plane, const float* x, uint
   }
 }
 
-// ---- Codes into the page --------------------------------------------------------------------------
+// ---- Codes into the page
+// --------------------------------------------------------------------------
 
 HWY_INLINE uint32_t LoadU32(const uint8_t* p) {
   uint32_t value;
@@ -231,9 +241,10 @@ HWY_INLINE uint32_t LoadU32(const uint8_t* p) {
   return value;
 }
 
-// One bit plane of a row of K: bits [shift, shift + width) of the codes. Four channels share 32 bits, so
-// that only the 1-bit plane has bytes in common with another token.
-HWY_INLINE void StoreKeyPlane(uint8_t* plane, int width, int shift, const uint8_t* codes, int dim, int token) {
+// One bit plane of a row of K: bits [shift, shift + width) of the codes. Four channels share 32
+// bits, so that only the 1-bit plane has bytes in common with another token.
+HWY_INLINE void StoreKeyPlane(uint8_t* plane, int width, int shift, const uint8_t* codes, int dim,
+                              int token) {
   const uint32_t mask = 0x01010101u * ((1u << width) - 1);
   const int units = dim / 4;
   const int first = token / 16 * units;
@@ -257,12 +268,14 @@ HWY_INLINE void StoreKeyPlane(uint8_t* plane, int width, int shift, const uint8_
 }
 
 // One bit plane of a row of V: in each unit of 16 channels the token owns `width` bits of 32.
-HWY_INLINE void StoreValuePlane(uint8_t* plane, int width, int shift, const uint8_t* codes, int dim, int token) {
+HWY_INLINE void StoreValuePlane(uint8_t* plane, int width, int shift, const uint8_t* codes, int dim,
+                                int token) {
   const int quad = token / 4, lane = token % 4;
   if (width == 1) {
     for (int block = 0; block < dim / 16; ++block) {
       uint64_t bits = 0;
-      for (int i = 0; i < 16; ++i) bits |= uint64_t((codes[block * 16 + i] >> shift) & 1) << (4 * i);
+      for (int i = 0; i < 16; ++i)
+        bits |= uint64_t((codes[block * 16 + i] >> shift) & 1) << (4 * i);
       uint64_t word;
       uint8_t* at = plane + (block * 16 + quad) * 8;
       std::memcpy(&word, at, sizeof(word));
@@ -280,7 +293,8 @@ HWY_INLINE void StoreValuePlane(uint8_t* plane, int width, int shift, const uint
   for (int c = 0; c < dim; c += kRowLanes) {
     const auto code = hn::PromoteTo(d, hn::LoadU(d8, codes + c));
     const auto moved = hn::ShiftLeftSame(hn::And(hn::ShiftRightSame(code, shift), ones), place);
-    auto* at = reinterpret_cast<uint32_t*>(plane + (c / 16 * 16 + quad) / together * 64 + c % 16 * 4);
+    auto* at =
+        reinterpret_cast<uint32_t*>(plane + (c / 16 * 16 + quad) / together * 64 + c % 16 * 4);
     hn::StoreU(hn::Or(hn::AndNot(owned, hn::LoadU(d, at)), moved), d, at);
   }
 }
@@ -290,8 +304,10 @@ HWY_INLINE void StorePlane(const HostKvPlane& plane, std::byte* head, uint8_t* c
   const int bits = plane.codec.bits, dim = plane.dim;
   const int low = bits == 6 || bits == 5 ? 4 : bits == 3 ? 2 : bits;
   const auto store = [&](uint8_t* to, int width, int shift) {
-    if (plane.value) StoreValuePlane(to, width, shift, codes, dim, token);
-    else StoreKeyPlane(to, width, shift, codes, dim, token);
+    if (plane.value)
+      StoreValuePlane(to, width, shift, codes, dim, token);
+    else
+      StoreKeyPlane(to, width, shift, codes, dim, token);
   };
   if (bits == 8 && plane.value)
     for (int i = 0; i < dim; ++i) codes[i] ^= 0x80;
@@ -307,13 +323,15 @@ HWY_INLINE void StoreHalves(const HostKvPlane& plane, std::byte* head, const flo
     hn::StoreU(hn::DemoteTo(d16, LoadRow(x, i)), d16, out + i);
   auto* to = reinterpret_cast<uint16_t*>(head + half_offset(plane, token, 0));
   if (plane.value)
-    for (int c = 0; c < plane.dim; c += 16) std::memcpy(to + c / 16 * kPageTokens * 16, halves + c, 32);
+    for (int c = 0; c < plane.dim; c += 16)
+      std::memcpy(to + c / 16 * kPageTokens * 16, halves + c, 32);
   else
     for (int c = 0; c < plane.dim; ++c) to[c * 16] = halves[c];
 }
 
 // Returns false, and stores zeros, when the row is not finite.
-HWY_INLINE bool EncodeRow(const HostKvPlane& plane, const float* source, std::byte* head, int token) {
+HWY_INLINE bool EncodeRow(const HostKvPlane& plane, const float* source, std::byte* head,
+                          int token) {
   const RowTag d;
   HWY_ALIGN float x[kMaxHeadDim];
   auto fine = hn::Le(hn::Abs(LoadRow(source, 0)), hn::Set(d, kMaxKvMagnitude));
@@ -333,7 +351,8 @@ HWY_INLINE bool EncodeRow(const HostKvPlane& plane, const float* source, std::by
   for (int g = 0; g < plane.groups; ++g) {
     const GroupScale group = EncodeGroup(plane, x + g * plane.group, codes + g * plane.group);
     std::memcpy(head + scale_offset(plane, token, g), &group.scale, 2);
-    if (plane.codec.scheme == KvScheme::affine) std::memcpy(head + bias_offset(plane, token, g), &group.bias, 2);
+    if (plane.codec.scheme == KvScheme::affine)
+      std::memcpy(head + bias_offset(plane, token, g), &group.bias, 2);
   }
   StorePlane(plane, head, codes, token);
   return finite;

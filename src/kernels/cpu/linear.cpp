@@ -8,9 +8,9 @@
 namespace ringkeep::kernels::cpu {
 namespace {
 
-constexpr size_t kTaskBytes = 64 << 10;   // of weights, at least: some microseconds of reading
-constexpr int64_t kTaskRows = 256;        // of x: weights are unpacked once for these
-constexpr int64_t kTasksPerThread = 4;    // wanted, so that threads end together
+constexpr size_t kTaskBytes = 64 << 10;  // of weights, at least: some microseconds of reading
+constexpr int64_t kTaskRows = 256;       // of x: weights are unpacked once for these
+constexpr int64_t kTasksPerThread = 4;   // wanted, so that threads end together
 
 bool packed(const LinearParams& p, const LinearOutput& out) {
   return !p.exact && !out.weight->spec.dense();
@@ -33,7 +33,8 @@ Share share_of(const LinearOutput& out, int64_t rows, int threads) {
   // Many rows make even one block a task; two of them share x in the nearest cache.
   const int64_t least = rows > 4 ? 2 : int64_t((kTaskBytes + block_bytes - 1) / block_bytes);
   const int64_t even = share.blocks / (threads * kTasksPerThread);
-  share.step = std::max<int64_t>(1, rows > 4 ? std::min(least, even) : std::min(least, std::max<int64_t>(even, 1)));
+  share.step = std::max<int64_t>(
+      1, rows > 4 ? std::min(least, even) : std::min(least, std::max<int64_t>(even, 1)));
   share.tasks = (share.blocks + share.step - 1) / share.step;
   return share;
 }
@@ -77,8 +78,10 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
     const int64_t block0 = t * share.step;
     const int64_t block1 = std::min(share.blocks, block0 + share.step);
     std::byte* mine = scratch + x_bytes + thread_bytes * size_t(thread);
-    if (packed(p, p.outputs[o])) run_packed(p.outputs[o], q, row0, n, block0, block1, mine);
-    else float_run(p.outputs[o], p.x, p.x_stride, row0, n, block0, block1, mine);
+    if (packed(p, p.outputs[o]))
+      run_packed(p.outputs[o], q, row0, n, block0, block1, mine);
+    else
+      float_run(p.outputs[o], p.x, p.x_stride, row0, n, block0, block1, mine);
   });
 }
 

@@ -1,6 +1,6 @@
-// Packed products with AMX: tiles of 16 rows of x by 16 outputs. The tile unit forms the integer dot
-// products of a group, exactly; the float accumulation is that of every other kernel, so the results
-// are the same bits.
+// Packed products with AMX: tiles of 16 rows of x by 16 outputs. The tile unit forms the integer
+// dot products of a group, exactly; the float accumulation is that of every other kernel, so the
+// results are the same bits.
 #include "kernels/cpu/linear_kernels.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -150,8 +150,8 @@ HWY_NOINLINE void tile_block(const quant::WeightSpec& spec, const HostLayout& la
 
   const int64_t count = std::min<int64_t>(kRowBlock, out.weight->rows - first);
   const __mmask16 mask = __mmask16((1u << count) - 1);
-  const __m512 bias = out.bias != nullptr ? _mm512_maskz_loadu_ps(mask, out.bias + first)
-                                          : _mm512_setzero_ps();
+  const __m512 bias =
+      out.bias != nullptr ? _mm512_maskz_loadu_ps(mask, out.bias + first) : _mm512_setzero_ps();
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
     if (r >= n) break;
@@ -206,6 +206,7 @@ HWY_POP_ATTRIBUTES
 
 namespace ringkeep::kernels::cpu {
 bool amx_available() { return false; }
-void amx_run(const LinearOutput&, const QuantizedX&, int64_t, int64_t, int64_t, int64_t, std::byte*) {}
+void amx_run(const LinearOutput&, const QuantizedX&, int64_t, int64_t, int64_t, int64_t,
+             std::byte*) {}
 }  // namespace ringkeep::kernels::cpu
 #endif

@@ -26,8 +26,8 @@ HWY_INLINE VF load_weights(const std::byte* p, int64_t at) {
 // kRows rows of x with kVectors vectors of outputs; w[v] points at the first row of vector v in its
 // block [cols][16]. One chain of additions an output, in ascending column.
 template <WeightKind kKind, int kRows, int kVectors>
-HWY_NOINLINE void products(const std::byte* const* w, int64_t cols, const float* x, int64_t x_stride,
-                           float* y) {
+HWY_NOINLINE void products(const std::byte* const* w, int64_t cols, const float* x,
+                           int64_t x_stride, float* y) {
   VF acc[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(DF());
@@ -96,7 +96,8 @@ void blocks_of(const std::byte* data, int64_t cols, const float* x, int64_t x_st
   const int64_t end = std::min(first + blocks * kRowBlock, out.weight->rows);
   for (int64_t o = first; o < end;) {
     const int64_t at = o - first;
-    const std::byte* from = data + size_t(at / kRowBlock * kRowBlock * cols + at % kRowBlock) * kSize;
+    const std::byte* from =
+        data + size_t(at / kRowBlock * kRowBlock * cols + at % kRowBlock) * kSize;
     if (o + lanes < end) {
       strip<kKind, 2>(from, cols, x, x_stride, row0, n, out, o);
       o += 2 * lanes;
@@ -113,7 +114,8 @@ void run(WeightKind kind, const std::byte* data, int64_t cols, const float* x, i
     case WeightKind::dense_f16:
       return blocks_of<WeightKind::dense_f16>(data, cols, x, x_stride, row0, n, out, first, blocks);
     case WeightKind::dense_bf16:
-      return blocks_of<WeightKind::dense_bf16>(data, cols, x, x_stride, row0, n, out, first, blocks);
+      return blocks_of<WeightKind::dense_bf16>(data, cols, x, x_stride, row0, n, out, first,
+                                               blocks);
     default:
       return blocks_of<WeightKind::dense_f32>(data, cols, x, x_stride, row0, n, out, first, blocks);
   }
@@ -142,16 +144,16 @@ void float_run(const LinearOutput& out, const float* x, int64_t x_stride, int64_
   const size_t block_bytes = host_weight_bytes(w.spec, kRowBlock, w.cols);
   const std::byte* data = w.data + size_t(block0) * block_bytes;
   if (w.spec.dense()) {
-    HWY_DYNAMIC_DISPATCH(run)(w.spec.kind, data, w.cols, x, x_stride, row0, n, out,
-                              block0 * kRowBlock, block1 - block0);
+    HWY_DYNAMIC_DISPATCH(run)
+    (w.spec.kind, data, w.cols, x, x_stride, row0, n, out, block0 * kRowBlock, block1 - block0);
     return;
   }
   auto* floats = reinterpret_cast<float*>(scratch);
   std::byte* plain = scratch + size_t(w.cols) * kRowBlock * sizeof(float);
   for (int64_t b = block0; b < block1; ++b, data += block_bytes) {
     expand_block(w.spec, w.cols, data, plain, floats);
-    HWY_DYNAMIC_DISPATCH(run)(quant::WeightKind::dense_f32, scratch, w.cols, x, x_stride, row0, n,
-                              out, b * kRowBlock, 1);
+    HWY_DYNAMIC_DISPATCH(run)
+    (quant::WeightKind::dense_f32, scratch, w.cols, x, x_stride, row0, n, out, b * kRowBlock, 1);
   }
 }
 

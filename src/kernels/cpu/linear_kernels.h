@@ -11,10 +11,10 @@ namespace ringkeep::kernels::cpu {
 // without.
 bool vectors_available();
 
-// Rows of x as two int8 terms, x ~ scale * (256 * hi + lo), and the sums of 256 * hi + lo over every
-// 16, 32, 64 and 128 columns (exact in float).
+// Rows of x as two int8 terms, x ~ scale * (256 * hi + lo), and the sums of 256 * hi + lo over
+// every 16, 32, 64 and 128 columns (exact in float).
 struct QuantizedX {
-  int64_t rows = 0;        // rows in memory, whole tiles; those past the last row of x are arbitrary
+  int64_t rows = 0;  // rows in memory, whole tiles; those past the last row of x are arbitrary
   int64_t cols = 0;
   int64_t stride = 0;      // bytes between rows of hi and of lo
   int64_t sum_stride = 0;  // floats between rows of sums

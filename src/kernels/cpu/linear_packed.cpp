@@ -203,7 +203,8 @@ bool vectors() { return true; }
 #else
 bool vectors() { return false; }
 void run(const LinearOutput&, const QuantizedX&, int64_t, int64_t, int64_t, int64_t, std::byte*) {}
-void transcode_any(const quant::WeightSpec&, const HostLayout&, const std::byte*, int, std::byte*) {}
+void transcode_any(const quant::WeightSpec&, const HostLayout&, const std::byte*, int, std::byte*) {
+}
 void expand_plain(const quant::WeightSpec&, const HostLayout&, const std::byte*, float*) {}
 #endif
 }  // namespace HWY_NAMESPACE

@@ -95,7 +95,8 @@ HWY_INLINE void load_units(const std::byte* codes, int units, int quad, int row,
     u[2] = hn::Or(u[2], hn::And(hn::BitCast(D8(), all), mask));
     u[3] = hn::Or(u[3], hn::And(hn::BitCast(D8(), hn::ShiftRight<2>(all)), mask));
   } else if constexpr (kBits == 5 || kBits == 3) {
-    for (int j = 0; j < 4; ++j) u[j] = add_bits(u[j], rest + (4 * quad + j) * 8, row, 1 << (kBits - 1));
+    for (int j = 0; j < 4; ++j)
+      u[j] = add_bits(u[j], rest + (4 * quad + j) * 8, row, 1 << (kBits - 1));
   }
 }
 
@@ -112,7 +113,8 @@ HWY_INLINE VI dot4(VI acc, V8 codes, const int8_t* terms) {
   const auto q = hn::BitCast(d16, codes);
   const auto x16 = hn::BitCast(d16, x);
   const auto q_even = hn::And(q, hn::Set(d16, 0xff));
-  const auto q_odd = hn::BitCast(d16, hn::ShiftRight<8>(hn::BitCast(hn::RebindToUnsigned<decltype(d16)>(), q)));
+  const auto q_odd =
+      hn::BitCast(d16, hn::ShiftRight<8>(hn::BitCast(hn::RebindToUnsigned<decltype(d16)>(), q)));
   const auto x_even = hn::ShiftRight<8>(hn::ShiftLeft<8>(x16));
   const auto x_odd = hn::ShiftRight<8>(x16);
 #if HWY_ARCH_X86
@@ -121,8 +123,8 @@ HWY_INLINE VI dot4(VI acc, V8 codes, const int8_t* terms) {
   acc = hn::ReorderWidenMulAccumulate(DI(), q_even, x_even, acc, unused);
   return hn::ReorderWidenMulAccumulate(DI(), q_odd, x_odd, acc, unused);
 #else
-  for (const auto product : {hn::BitCast(DI(), hn::Mul(q_even, x_even)),
-                             hn::BitCast(DI(), hn::Mul(q_odd, x_odd))}) {
+  for (const auto product :
+       {hn::BitCast(DI(), hn::Mul(q_even, x_even)), hn::BitCast(DI(), hn::Mul(q_odd, x_odd))}) {
     const auto low = hn::ShiftRight<16>(hn::ShiftLeft<16>(product));
     acc = hn::Add(acc, hn::Add(low, hn::ShiftRight<16>(product)));
   }
@@ -145,11 +147,13 @@ HWY_INLINE VF load_f32(const std::byte* p, int row) {
 }
 HWY_INLINE VF load_u8(const std::byte* p, int row) {
   const hn::Rebind<uint8_t, DF> d8;
-  return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p) + row)));
+  return hn::ConvertTo(
+      DF(), hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p) + row)));
 }
 HWY_INLINE VF load_i8(const std::byte* p, int row) {
   const hn::Rebind<int8_t, DF> d8;
-  return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const int8_t*>(p) + row)));
+  return hn::ConvertTo(
+      DF(), hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const int8_t*>(p) + row)));
 }
 HWY_INLINE VF load_scale(const std::byte* p, quant::ScaleKind kind, int row) {
   if (kind == quant::ScaleKind::f16) return load_f16(p, row);
@@ -159,9 +163,14 @@ HWY_INLINE VF load_scale(const std::byte* p, quant::ScaleKind kind, int row) {
 // Walks the groups of a block and holds scale and bias of rows [row, row + N).
 class GroupReader {
  public:
-  GroupReader(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block, int row)
-      : spec_(spec), layout_(layout), p_(block), row_(row),
-        affine_(spec.kind == quant::WeightKind::affine), nibbles_(nibble_subs(spec)) {}
+  GroupReader(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+              int row)
+      : spec_(spec),
+        layout_(layout),
+        p_(block),
+        row_(row),
+        affine_(spec.kind == quant::WeightKind::affine),
+        nibbles_(nibble_subs(spec)) {}
 
   // Reads the scales of the next group; returns its codes.
   HWY_INLINE const std::byte* next(VF& scale, VF& bias) {
@@ -187,7 +196,8 @@ class GroupReader {
     --left_;
     if (nibbles_) {
       const hn::Rebind<uint8_t, DF> d8;
-      const auto both = hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p_) + row_));
+      const auto both =
+          hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p_) + row_));
       scale = hn::Mul(super_, hn::ConvertTo(DF(), hn::And(both, hn::Set(DI(), 15))));
       bias = hn::Neg(hn::Mul(super_min_, hn::ConvertTo(DF(), hn::ShiftRight<4>(both))));
     } else {

@@ -1,4 +1,5 @@
-// Everything about Highway 1.0.3 (Debian 12) that is not obvious, in one place. A kernel file reads:
+// Everything about Highway 1.0.3 (Debian 12) that is not obvious, in one place. A kernel file
+// reads:
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "kernels/cpu/linear.cpp"
@@ -9,8 +10,8 @@
 //   HWY_AFTER_NAMESPACE();
 //   #if HWY_ONCE  ... HWY_EXPORT / HWY_DYNAMIC_DISPATCH ... #endif
 //
-// RK_HAS_VNNI is 1 where _mm512_dpbusd_epi32 may be used on `.raw`. The HWY_SCALAR target has vectors
-// of one lane: give it a plain loop (`#if HWY_TARGET == HWY_SCALAR`).
+// RK_HAS_VNNI is 1 where _mm512_dpbusd_epi32 may be used on `.raw`. The HWY_SCALAR target has
+// vectors of one lane: give it a plain loop (`#if HWY_TARGET == HWY_SCALAR`).
 
 // AVX3_DL is off unless asked for. SSSE3 adds compile time for machines that are gone.
 #ifndef HWY_WANT_AVX3_DL

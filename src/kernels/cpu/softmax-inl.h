@@ -1,5 +1,5 @@
-// Scores of one row and one page to weights: dequantization, soft cap, mask, running softmax in base 2,
-// and P as unsigned bytes. Included once per SIMD target.
+// Scores of one row and one page to weights: dequantization, soft cap, mask, running softmax in
+// base 2, and P as unsigned bytes. Included once per SIMD target.
 #if defined(RINGKEEP_KERNELS_CPU_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RINGKEEP_KERNELS_CPU_SOFTMAX_INL_H_
 #undef RINGKEEP_KERNELS_CPU_SOFTMAX_INL_H_
@@ -76,8 +76,10 @@ struct RowState {
 };
 
 // In: score[t] = q . k[t] in units of `unit`; `visible` has a bit per token, one at least.
-// Out: score[t] = 2^(score - top), 0 where not visible. Returns the factor of what was summed before.
-HWY_INLINE float Softmax(float* HWY_RESTRICT score, uint64_t visible, float unit, float cap, RowState& state) {
+// Out: score[t] = 2^(score - top), 0 where not visible. Returns the factor of what was summed
+// before.
+HWY_INLINE float Softmax(float* HWY_RESTRICT score, uint64_t visible, float unit, float cap,
+                         RowState& state) {
   const F32 d;
   uint8_t bits[8];
   const auto mask = [&](int t) {
@@ -135,16 +137,19 @@ HWY_INLINE float WeightedBias(const float* HWY_RESTRICT weight, const float* HWY
   auto sum = hn::Zero(d);
   for (int t = 0; t < kPageTokens; t += kLanes) {
     const auto e = hn::LoadU(d, weight + t);
-    sum = hn::Add(sum, hn::IfThenElseZero(hn::Gt(e, hn::Zero(d)), hn::Mul(e, hn::LoadU(d, bias + t))));
+    sum = hn::Add(sum,
+                  hn::IfThenElseZero(hn::Gt(e, hn::Zero(d)), hn::Mul(e, hn::LoadU(d, bias + t))));
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 // out = out * a + x * b
-HWY_INLINE void Blend(float* HWY_RESTRICT out, float a, const float* HWY_RESTRICT x, float b, int n) {
+HWY_INLINE void Blend(float* HWY_RESTRICT out, float a, const float* HWY_RESTRICT x, float b,
+                      int n) {
   const F32 d;
   for (int i = 0; i < n; i += kLanes)
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, out + i), hn::Set(d, a), hn::Mul(hn::LoadU(d, x + i), hn::Set(d, b))),
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, out + i), hn::Set(d, a),
+                          hn::Mul(hn::LoadU(d, x + i), hn::Set(d, b))),
                d, out + i);
 }
 

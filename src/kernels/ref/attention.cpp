@@ -1,6 +1,6 @@
-// Attention of one row over the codes of the cache, with the roundings of the fast kernels: Q is one
-// int8 vector a head, P is 8 bits unsigned with one scale a page (and a group of V's channels), V's
-// scale folded in. The weight of a token in the denominator is not rounded.
+// Attention of one row over the codes of the cache, with the roundings of the fast kernels: Q is
+// one int8 vector a head, P is 8 bits unsigned with one scale a page (and a group of V's channels),
+// V's scale folded in. The weight of a token in the denominator is not rounded.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,7 +21,7 @@ float load_half(const std::byte* head, size_t offset) {
 
 // A query vector in the space of the codes.
 struct Query {
-  std::vector<float> x;    // [k_dim]; integers when K is quantized
+  std::vector<float> x;  // [k_dim]; integers when K is quantized
   float scale = 1.0f;
 };
 
@@ -67,8 +67,8 @@ void add_values(const HostKvPlane& v, const std::byte* head, const float* weight
         if (weight[t] > 0.0f) out[d] += weight[t] * load_half(head, half_offset(v, t, d));
     return;
   }
-  // Codes of the affine scheme are taken from the middle of their range, which halves the error of P,
-  // and count down under a negative scale.
+  // Codes of the affine scheme are taken from the middle of their range, which halves the error of
+  // P, and count down under a negative scale.
   const bool affine = v.codec.scheme == KvScheme::affine;
   const int middle = affine ? 1 << (v.codec.bits - 1) : 0;
   for (int g = 0; g < v.groups; ++g) {
@@ -102,8 +102,8 @@ bool sees(const AttentionParams& p, int64_t q, int64_t k, int64_t span_end) {
   return visible(q, k, p.window, p.keep, span_end);
 }
 
-void attend(const AttentionParams& p, const HostKvLayout& layout, const KvSegment& segment, int64_t i,
-            int h) {
+void attend(const AttentionParams& p, const HostKvLayout& layout, const KvSegment& segment,
+            int64_t i, int h) {
   const int64_t row = segment.row0 + i;
   const int64_t index = segment.index0 + i;
   const int64_t span_end = segment.span_end != nullptr ? segment.span_end[i] : index;
@@ -117,7 +117,8 @@ void attend(const AttentionParams& p, const HostKvLayout& layout, const KvSegmen
   float largest = p.sinks != nullptr ? p.sinks[h] : -INFINITY;
   for (int64_t page = 0; page < segment.n_pages; ++page)
     for (int t = 0; t < kPageTokens; ++t) {
-      if (!sees(p, index, segment.pages[page].logical * int64_t{kPageTokens} + t, span_end)) continue;
+      if (!sees(p, index, segment.pages[page].logical * int64_t{kPageTokens} + t, span_end))
+        continue;
       float score = p.scale * dot(layout.k, head_block(page), t, query);
       if (p.softcap > 0.0f) score = p.softcap * std::tanh(score / p.softcap);
       weights[page * kPageTokens + t] = score;

@@ -79,7 +79,9 @@ void softcap(const SoftcapParams& p, Exec&) {
 }
 
 template <typename Params>
-bool always(const Params&) { return true; }
+bool always(const Params&) {
+  return true;
+}
 
 }  // namespace
 

@@ -12,7 +12,9 @@
 namespace ringkeep::kernels::ref {
 namespace {
 
-void store_half(std::byte* head, size_t offset, uint16_t bits) { std::memcpy(head + offset, &bits, 2); }
+void store_half(std::byte* head, size_t offset, uint16_t bits) {
+  std::memcpy(head + offset, &bits, 2);
+}
 
 float load_half(const std::byte* head, size_t offset) {
   uint16_t bits;
@@ -45,11 +47,13 @@ GroupCode encode8(const float* x, int n, uint8_t* codes) {
   const uint16_t scale = float_to_f16(abs_max(x, n) / 127.0f);
   const float inverse = scale != 0 ? 1.0f / f16_to_float(scale) : 0.0f;
   for (int i = 0; i < n; ++i)
-    codes[i] = static_cast<uint8_t>(std::clamp(std::nearbyint(x[i] * inverse), -127.0f, 127.0f) + 128.0f);
+    codes[i] =
+        static_cast<uint8_t>(std::clamp(std::nearbyint(x[i] * inverse), -127.0f, 127.0f) + 128.0f);
   return {.scale = scale};
 }
 
-// 6 and 5 bits: mid-rise levels (q + 1/2) s. Of 25 steps s the one of least squared error, refitted.
+// 6 and 5 bits: mid-rise levels (q + 1/2) s. Of 25 steps s the one of least squared error,
+// refitted.
 GroupCode encode_uniform(const float* x, int n, int bits, uint8_t* codes) {
   const float half = static_cast<float>(1 << (bits - 1));
   const float base = abs_max(x, n) / (half - 0.5f);
@@ -75,7 +79,8 @@ GroupCode encode_uniform(const float* x, int n, int bits, uint8_t* codes) {
   return {.scale = float_to_f16(xq / qq)};
 }
 
-// 4, 3 and 2 bits: int8 levels. Of 14 steps around the rms the one of least squared error, refitted.
+// 4, 3 and 2 bits: int8 levels. Of 14 steps around the rms the one of least squared error,
+// refitted.
 GroupCode encode_levels(const float* x, int n, int bits, uint8_t* codes) {
   const int half = 1 << (bits - 1);
   const int8_t* levels = lloyd_max_levels(bits);
@@ -84,7 +89,9 @@ GroupCode encode_levels(const float* x, int n, int bits, uint8_t* codes) {
   const auto nearest = [&](float value, float inverse) {
     const float magnitude = std::abs(value) * inverse;
     int index = 0;
-    while (index + 1 < half && magnitude > 0.5f * static_cast<float>(levels[index] + levels[index + 1])) ++index;
+    while (index + 1 < half &&
+           magnitude > 0.5f * static_cast<float>(levels[index] + levels[index + 1]))
+      ++index;
     return index;
   };
   const auto level = [&](float value, float inverse) {
@@ -209,7 +216,8 @@ void kv_read(const KvReadParams& p, Exec& exec) {
   exec.pool().parallel_for(p.n, [&](int64_t i, int) {
     const int token = static_cast<int>(p.slots[i] % kPageTokens);
     for (int h = 0; h < heads; ++h) {
-      const std::byte* head = p.storage + p.slots[i] / kPageTokens * p.page_stride + h * layout.head_bytes;
+      const std::byte* head =
+          p.storage + p.slots[i] / kPageTokens * p.page_stride + h * layout.head_bytes;
       if (p.k != nullptr) decode_row(layout.k, head, token, p.k + (i * heads + h) * layout.k.dim);
       if (p.v != nullptr) decode_row(layout.v, head, token, p.v + (i * heads + h) * layout.v.dim);
     }

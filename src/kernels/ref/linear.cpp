@@ -7,7 +7,8 @@
 //   sum = sum over the group of 256 * hi + lo                    affine kinds
 //   acc = fma(scale, float(dot), acc), then acc = fma(bias, float(sum), acc)
 // and y = acc * (s / 256) (+ output bias). The integers are exact, so an implementation may form
-// them in any order; the float operations have the one order above. |dot| <= 128 * 255 * 32639 < 2^31.
+// them in any order; the float operations have the one order above. |dot| <= 128 * 255 * 32639 <
+// 2^31.
 //
 // Dense weights, and `exact`: y = sum over ascending k of fma(w[k], x[k], y), in float.
 #include <bit>
@@ -25,7 +26,8 @@ struct QuantizedRow {
   float scale = 0.0f;          // of a term
 };
 
-// A row that holds infinity or NaN makes all its outputs NaN. A row of magnitudes under 2^-100 is 0.
+// A row that holds infinity or NaN makes all its outputs NaN. A row of magnitudes under 2^-100 is
+// 0.
 QuantizedRow quantize(const float* x, int64_t k) {
   QuantizedRow row;
   row.terms.assign(size_t(k), 0);
@@ -95,8 +97,10 @@ void linear(const LinearParams& p, Exec& exec) {
     for (int o = 0; o < p.n_outputs; ++o) {
       const LinearOutput& out = p.outputs[o];
       float* y = out.y + row * out.y_stride;
-      if (p.exact || out.weight->spec.dense()) float_output(out, x, y, weights);
-      else packed_output(out, quantized, y);
+      if (p.exact || out.weight->spec.dense())
+        float_output(out, x, y, weights);
+      else
+        packed_output(out, quantized, y);
     }
   });
 }

@@ -5,9 +5,9 @@
 
 namespace ringkeep::kernels::ref {
 
-void add_dense_kernels(Ops& ops);      // rms_norm, rope_table, norm_rope, glu, add, softcap
-void add_linear_kernels(Ops& ops);     // linear, embed
-void add_kv_kernels(Ops& ops);         // kv_append, kv_read
+void add_dense_kernels(Ops& ops);   // rms_norm, rope_table, norm_rope, glu, add, softcap
+void add_linear_kernels(Ops& ops);  // linear, embed
+void add_kv_kernels(Ops& ops);      // kv_append, kv_read
 void add_attention_kernels(Ops& ops);
 
 }  // namespace ringkeep::kernels::ref

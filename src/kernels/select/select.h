@@ -1,5 +1,5 @@
-// Chooses the kernels of a backend. Only apps, tests and bench see this room; an app picks a backend
-// here and passes it down.
+// Chooses the kernels of a backend. Only apps, tests and bench see this room; an app picks a
+// backend here and passes it down.
 #pragma once
 
 #include <string>

@@ -86,7 +86,8 @@ size_t RopeTables::bytes(const ModelConfig& config, int64_t max_rows) {
   std::vector<int> by_layer;
   size_t total = 0;
   for (const auto& rope : distinct_ropes(config, by_layer))
-    total += static_cast<size_t>(rope.rotary_dim / 2) * static_cast<size_t>(2 * max_rows + 1) * sizeof(float);
+    total += static_cast<size_t>(rope.rotary_dim / 2) * static_cast<size_t>(2 * max_rows + 1) *
+             sizeof(float);
   return total;
 }
 

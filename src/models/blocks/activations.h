@@ -18,17 +18,17 @@ struct Activations {
 
   int64_t max_rows = 0;
   kernels::DeviceBuffer memory;
-  float* x = nullptr;        // [rows, hidden]   residual stream
-  float* h = nullptr;        // [rows, hidden]   input of a block
-  float* branch = nullptr;   // [rows, hidden]   output of a block
-  float* q = nullptr;        // [rows, heads * k_dim]
-  float* k = nullptr;        // [rows, kv_heads * k_dim]
-  float* v = nullptr;        // [rows, kv_heads * v_dim]
-  float* attn = nullptr;     // [rows, heads * v_dim]
-  float* gate = nullptr;     // [rows, ffn]
-  float* up = nullptr;       // [rows, ffn]
-  float* picked = nullptr;   // [kMaxLogitRows, hidden]
-  float* logits = nullptr;   // [kMaxLogitRows, vocab]
+  float* x = nullptr;            // [rows, hidden]   residual stream
+  float* h = nullptr;            // [rows, hidden]   input of a block
+  float* branch = nullptr;       // [rows, hidden]   output of a block
+  float* q = nullptr;            // [rows, heads * k_dim]
+  float* k = nullptr;            // [rows, kv_heads * k_dim]
+  float* v = nullptr;            // [rows, kv_heads * v_dim]
+  float* attn = nullptr;         // [rows, heads * v_dim]
+  float* gate = nullptr;         // [rows, ffn]
+  float* up = nullptr;           // [rows, ffn]
+  float* picked = nullptr;       // [kMaxLogitRows, hidden]
+  float* logits = nullptr;       // [kMaxLogitRows, vocab]
   int32_t* tokens = nullptr;     // [rows]
   int32_t* positions = nullptr;  // [rows]
   int32_t* non_finite = nullptr;

@@ -19,9 +19,14 @@ void Decoder::linear(const float* x, int64_t rows, int64_t x_stride,
 void Decoder::norm(const float* x, const weights::OwnedVector& weight, const float* residual,
                    float* y, Step& step) {
   kernels::run(ops_.rms_norm,
-               kernels::RmsNormParams{.x = x, .x_stride = config_.hidden, .rows = step.rows,
-                                      .cols = config_.hidden, .weight = weight.data(),
-                                      .eps = config_.norm_eps, .residual = residual, .y = y,
+               kernels::RmsNormParams{.x = x,
+                                      .x_stride = config_.hidden,
+                                      .rows = step.rows,
+                                      .cols = config_.hidden,
+                                      .weight = weight.data(),
+                                      .eps = config_.norm_eps,
+                                      .residual = residual,
+                                      .y = y,
                                       .y_stride = config_.hidden},
                step.exec);
 }
@@ -83,23 +88,24 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
                                          .page_stride = storage.page_stride,
                                          .non_finite = a_.non_finite},
                  step.exec);
-    kernels::run(ops_.attention,
-                 kernels::AttentionParams{.geometry = geometry,
-                                          .storage = storage.data,
-                                          .page_stride = storage.page_stride,
-                                          .heads = spec.heads,
-                                          .q = a_.q,
-                                          .q_stride = q_width,
-                                          .out = a_.attn,
-                                          .out_stride = attn_width,
-                                          .scale = config_.attention_scale,
-                                          .softcap = config_.attention_softcap,
-                                          .window = plan.window,
-                                          .keep = plan.keep,
-                                          .chunk_size = plan.chunk_size,
-                                          .segments = group.segments.data(),
-                                          .n_segments = static_cast<int64_t>(group.segments.size())},
-                 step.exec);
+    kernels::run(
+        ops_.attention,
+        kernels::AttentionParams{.geometry = geometry,
+                                 .storage = storage.data,
+                                 .page_stride = storage.page_stride,
+                                 .heads = spec.heads,
+                                 .q = a_.q,
+                                 .q_stride = q_width,
+                                 .out = a_.attn,
+                                 .out_stride = attn_width,
+                                 .scale = config_.attention_scale,
+                                 .softcap = config_.attention_softcap,
+                                 .window = plan.window,
+                                 .keep = plan.keep,
+                                 .chunk_size = plan.chunk_size,
+                                 .segments = group.segments.data(),
+                                 .n_segments = static_cast<int64_t>(group.segments.size())},
+        step.exec);
   }
   linear(a_.attn, step.rows, attn_width,
          {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step.exec);
@@ -112,15 +118,18 @@ void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
           LinearOutput{&w.up.tensor, nullptr, a_.up, ffn}},
          step.exec);
   kernels::run(ops_.glu,
-               kernels::GluParams{.gate = a_.gate, .up = a_.up, .rows = step.rows, .cols = ffn,
+               kernels::GluParams{.gate = a_.gate,
+                                  .up = a_.up,
+                                  .rows = step.rows,
+                                  .cols = ffn,
                                   .stride = ffn,
                                   .kind = config_.activation == Activation::silu
                                               ? kernels::GluKind::silu
                                               : kernels::GluKind::gelu_tanh,
                                   .y = a_.gate},
                step.exec);
-  linear(a_.gate, step.rows, ffn, {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}},
-         step.exec);
+  linear(a_.gate, step.rows, ffn,
+         {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}}, step.exec);
 }
 
 Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) {
@@ -129,16 +138,22 @@ Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exe
   auto& device = exec.device();
   Step step{rows, batch, store, exec};
   const int32_t zero = 0;
-  device.copy_in(reinterpret_cast<std::byte*>(a_.tokens), batch.tokens.data(), sizeof(int32_t) * batch.tokens.size());
-  device.copy_in(reinterpret_cast<std::byte*>(a_.positions), batch.positions.data(), sizeof(int32_t) * batch.positions.size());
+  device.copy_in(reinterpret_cast<std::byte*>(a_.tokens), batch.tokens.data(),
+                 sizeof(int32_t) * batch.tokens.size());
+  device.copy_in(reinterpret_cast<std::byte*>(a_.positions), batch.positions.data(),
+                 sizeof(int32_t) * batch.positions.size());
   device.copy_in(reinterpret_cast<std::byte*>(a_.non_finite), &zero, sizeof(zero));
 
   ropes_.fill(a_.positions, rows, ops_, exec);
   kernels::run(ops_.embed,
-               kernels::EmbedParams{.table = &weights_.embedding.tensor, .tokens = a_.tokens,
-                                    .rows = rows, .scale = config_.embedding_scale, .out = a_.x},
+               kernels::EmbedParams{.table = &weights_.embedding.tensor,
+                                    .tokens = a_.tokens,
+                                    .rows = rows,
+                                    .scale = config_.embedding_scale,
+                                    .out = a_.x},
                exec);
-  for (size_t i = 0; i < weights_.layers.size(); ++i) layer(static_cast<int>(i), weights_.layers[i], step);
+  for (size_t i = 0; i < weights_.layers.size(); ++i)
+    layer(static_cast<int>(i), weights_.layers[i], step);
 
   int32_t non_finite = 0;
   device.copy_out(&non_finite, reinterpret_cast<std::byte*>(a_.non_finite), sizeof(non_finite));
@@ -153,21 +168,26 @@ void Decoder::logits(std::span<const int64_t> rows, float* out, kernels::Exec& e
   auto& device = exec.device();
   const size_t row_bytes = static_cast<size_t>(config_.hidden) * sizeof(float);
   for (int64_t i = 0; i < n; ++i)
-    device.copy(reinterpret_cast<std::byte*>(a_.picked + i * config_.hidden),
-                reinterpret_cast<const std::byte*>(a_.x + rows[static_cast<size_t>(i)] * config_.hidden),
-                row_bytes);
+    device.copy(
+        reinterpret_cast<std::byte*>(a_.picked + i * config_.hidden),
+        reinterpret_cast<const std::byte*>(a_.x + rows[static_cast<size_t>(i)] * config_.hidden),
+        row_bytes);
   kernels::run(ops_.rms_norm,
-               kernels::RmsNormParams{.x = a_.picked, .x_stride = config_.hidden, .rows = n,
-                                      .cols = config_.hidden, .weight = weights_.final_norm.data(),
-                                      .eps = config_.norm_eps, .y = a_.picked,
+               kernels::RmsNormParams{.x = a_.picked,
+                                      .x_stride = config_.hidden,
+                                      .rows = n,
+                                      .cols = config_.hidden,
+                                      .weight = weights_.final_norm.data(),
+                                      .eps = config_.norm_eps,
+                                      .y = a_.picked,
                                       .y_stride = config_.hidden},
                exec);
   linear(a_.picked, n, config_.hidden,
          {LinearOutput{&weights_.head(), nullptr, a_.logits, config_.vocab_size}}, exec);
   if (config_.logit_softcap > 0)
     kernels::run(ops_.softcap,
-                 kernels::SoftcapParams{.x = a_.logits, .n = n * config_.vocab_size,
-                                        .cap = config_.logit_softcap},
+                 kernels::SoftcapParams{
+                     .x = a_.logits, .n = n * config_.vocab_size, .cap = config_.logit_softcap},
                  exec);
   device.sync();
   device.copy_out(out, reinterpret_cast<const std::byte*>(a_.logits),

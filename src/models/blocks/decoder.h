@@ -11,8 +11,12 @@ class Decoder : public Model {
  public:
   Decoder(ModelConfig config, weights::DecoderWeights weights, Activations activations,
           RopeTables ropes, bool exact, const kernels::Ops& ops)
-      : config_(std::move(config)), weights_(std::move(weights)), a_(std::move(activations)),
-        ropes_(std::move(ropes)), ops_(ops), exact_(exact) {}
+      : config_(std::move(config)),
+        weights_(std::move(weights)),
+        a_(std::move(activations)),
+        ropes_(std::move(ropes)),
+        ops_(ops),
+        exact_(exact) {}
 
   Status forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) final;
   void logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) final;

@@ -58,26 +58,17 @@ class ExpressionParser {
   }
   static std::string describe(const Token& token) {
     switch (token.kind) {
-      case TokenKind::data:
-        return "text";
-      case TokenKind::variable_begin:
-        return "'{{'";
-      case TokenKind::variable_end:
-        return "'}}'";
-      case TokenKind::block_begin:
-        return "'{%'";
-      case TokenKind::block_end:
-        return "'%}'";
-      case TokenKind::string:
-        return "a string";
+      case TokenKind::data: return "text";
+      case TokenKind::variable_begin: return "'{{'";
+      case TokenKind::variable_end: return "'}}'";
+      case TokenKind::block_begin: return "'{%'";
+      case TokenKind::block_end: return "'%}'";
+      case TokenKind::string: return "a string";
       case TokenKind::integer:
-      case TokenKind::floating:
-        return "a number";
-      case TokenKind::end:
-        return "the end of the template";
+      case TokenKind::floating: return "a number";
+      case TokenKind::end: return "the end of the template";
       case TokenKind::name:
-      case TokenKind::op:
-        return "'" + token.text + "'";
+      case TokenKind::op: return "'" + token.text + "'";
     }
     return "";
   }
@@ -303,14 +294,9 @@ class ExpressionParser {
         while (current().kind == TokenKind::string) text += next().text;
         return make(token.offset, Constant{Value::string(std::move(text))});
       }
-      case TokenKind::integer:
-        next();
-        return make(token.offset, Constant{Value(token.integer)});
-      case TokenKind::floating:
-        next();
-        return make(token.offset, Constant{Value(token.floating)});
-      default:
-        break;
+      case TokenKind::integer: next(); return make(token.offset, Constant{Value(token.integer)});
+      case TokenKind::floating: next(); return make(token.offset, Constant{Value(token.floating)});
+      default: break;
     }
     if (skip_op("(")) {
       ExpressionPtr value = tuple(/*conditional=*/true, "", /*parentheses=*/true);
@@ -475,14 +461,11 @@ class ExpressionParser {
 
   bool begins_argument() const {
     switch (current().kind) {
-      case TokenKind::name:
-        return !is_word({"else", "or", "and"});
+      case TokenKind::name: return !is_word({"else", "or", "and"});
       case TokenKind::string:
       case TokenKind::integer:
-      case TokenKind::floating:
-        return true;
-      default:
-        return is_op("(") || is_op("[") || is_op("{");
+      case TokenKind::floating: return true;
+      default: return is_op("(") || is_op("[") || is_op("{");
     }
   }
 

@@ -192,22 +192,19 @@ class Formatter {
     switch (type) {
       case 's':
       case 'r':
-      case 'a':
-        return text_text(runtime_, spec, type, value);
+      case 'a': return text_text(runtime_, spec, type, value);
       case 'd':
       case 'i':
       case 'u':
       case 'x':
       case 'X':
-      case 'o':
-        return integer_text(runtime_, spec, type, value);
+      case 'o': return integer_text(runtime_, spec, type, value);
       case 'e':
       case 'E':
       case 'f':
       case 'F':
       case 'g':
-      case 'G':
-        return float_text(spec, type, value);
+      case 'G': return float_text(spec, type, value);
       case 'c': {
         if (value.is_string() && length(runtime_, value) == 1) return value.text();
         const int64_t code = value.is_string() ? -1 : to_int(value, "%c");
@@ -218,8 +215,7 @@ class Formatter {
         append_code_point(out, static_cast<char32_t>(code));
         return out;
       }
-      default:
-        throw TemplateError{fmt::format("unsupported format character '{}'", type)};
+      default: throw TemplateError{fmt::format("unsupported format character '{}'", type)};
     }
   }
 

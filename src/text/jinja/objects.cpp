@@ -57,12 +57,9 @@ std::vector<Value> Iterator::iterate(Runtime&) {
 
 std::string DictView::type_name() const {
   switch (kind_) {
-    case Kind::keys:
-      return "dict_keys";
-    case Kind::values:
-      return "dict_values";
-    case Kind::items:
-      return "dict_items";
+    case Kind::keys: return "dict_keys";
+    case Kind::values: return "dict_values";
+    case Kind::items: return "dict_items";
   }
   return "";
 }
@@ -74,12 +71,8 @@ std::string DictView::repr(Runtime& runtime, int depth) const {
     if (!first) out += ", ";
     first = false;
     switch (kind_) {
-      case Kind::keys:
-        out += jinja::repr(runtime, key, depth);
-        break;
-      case Kind::values:
-        out += jinja::repr(runtime, value, depth);
-        break;
+      case Kind::keys: out += jinja::repr(runtime, key, depth); break;
+      case Kind::values: out += jinja::repr(runtime, value, depth); break;
       case Kind::items:
         out += "(" + jinja::repr(runtime, key, depth) + ", " + jinja::repr(runtime, value, depth) +
                ")";
@@ -93,15 +86,9 @@ std::vector<Value> DictView::iterate(Runtime& runtime) {
   std::vector<Value> items;
   for (const auto& [key, value] : dict_.as_dict().entries()) {
     switch (kind_) {
-      case Kind::keys:
-        items.push_back(key);
-        break;
-      case Kind::values:
-        items.push_back(value);
-        break;
-      case Kind::items:
-        items.push_back(runtime.tuple({key, value}));
-        break;
+      case Kind::keys: items.push_back(key); break;
+      case Kind::values: items.push_back(value); break;
+      case Kind::items: items.push_back(runtime.tuple({key, value})); break;
     }
   }
   return items;

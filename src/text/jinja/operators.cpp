@@ -73,12 +73,9 @@ Value integers(BinaryOp op, int64_t a, int64_t b) {
 
 Value doubles(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::add:
-      return Value(a + b);
-    case BinaryOp::subtract:
-      return Value(a - b);
-    case BinaryOp::multiply:
-      return Value(a * b);
+    case BinaryOp::add: return Value(a + b);
+    case BinaryOp::subtract: return Value(a - b);
+    case BinaryOp::multiply: return Value(a * b);
     case BinaryOp::divide:
       if (b == 0.0) throw TemplateError{"float division by zero"};
       return Value(a / b);
@@ -252,26 +249,20 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
 
 bool compare_op(Runtime& runtime, CompareOp op, const Value& a, const Value& b) {
   switch (op) {
-    case CompareOp::eq:
-      return equal(runtime, a, b);
-    case CompareOp::ne:
-      return !equal(runtime, a, b);
-    case CompareOp::lt:
-      return compare(runtime, a, b, "<") == -1;
+    case CompareOp::eq: return equal(runtime, a, b);
+    case CompareOp::ne: return !equal(runtime, a, b);
+    case CompareOp::lt: return compare(runtime, a, b, "<") == -1;
     case CompareOp::le: {
       const int order = compare(runtime, a, b, "<=");
       return order == -1 || order == 0;
     }
-    case CompareOp::gt:
-      return compare(runtime, a, b, ">") == 1;
+    case CompareOp::gt: return compare(runtime, a, b, ">") == 1;
     case CompareOp::ge: {
       const int order = compare(runtime, a, b, ">=");
       return order == 1 || order == 0;
     }
-    case CompareOp::in:
-      return contains(runtime, b, a);
-    case CompareOp::not_in:
-      return !contains(runtime, b, a);
+    case CompareOp::in: return contains(runtime, b, a);
+    case CompareOp::not_in: return !contains(runtime, b, a);
   }
   return false;
 }

@@ -125,27 +125,13 @@ void append_json_string(std::string_view text, bool ensure_ascii, std::string& o
     const size_t begin = pos;
     const char32_t c = next_code_point(text, pos);
     switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      case '\f': out += "\\f"; break;
+      case '\b': out += "\\b"; break;
       default:
         if (c < 0x20 || (ensure_ascii && c >= 0x7F && c < 0x10000)) {
           out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
