@@ -27,7 +27,7 @@ ThreadPool::~ThreadPool() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
-    generation_.fetch_add(1);
+    state_.fetch_add(kJob);
   }
   wake_.notify_all();
   for (auto& worker : workers_) worker.join();
@@ -42,45 +42,56 @@ void ThreadPool::drain(int thread) {
 }
 
 void ThreadPool::run(int64_t tasks, Function function, const void* context) {
+  // No worker is inside: these are the caller's to write until the job opens.
   tasks_ = tasks;
   function_ = function;
   context_ = context;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  // Sequentially consistent: either the worker sees the new generation before it sleeps, or this
-  // thread sees it sleeping.
-  generation_.fetch_add(1);
+  // Sequentially consistent: either the worker sees the new job before it sleeps, or this thread
+  // sees it sleeping.
+  state_.fetch_add(kJob | kOpen);
   if (sleeping_.load() > 0) {
     std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
   drain(0);
-  for (int spins = 0; busy_.load(std::memory_order_acquire) > 0; ++spins) {
-    if (spins < kSpins)
+  // Every task is taken. Close the job, then wait for the workers that are inside.
+  uint64_t state = state_.fetch_sub(kOpen) - kOpen;
+  for (int spins = 0; state % kJob != 0; ++spins) {
+    if (spins < kSpins) {
       relax();
-    else
+    } else {
       std::this_thread::yield();
+    }
+    state = state_.load(std::memory_order_acquire);
   }
 }
 
 void ThreadPool::work(int thread) {
-  uint64_t seen = 0;
+  uint64_t seen = 0;  // number of the last job that this worker joined or missed
   for (;;) {
-    int spins = 0;
-    while (generation_.load(std::memory_order_acquire) == seen && spins < kSpins) {
+    uint64_t state = state_.load(std::memory_order_acquire);
+    for (int spins = 0; state / kJob == seen && spins < kSpins; ++spins) {
       relax();
-      ++spins;
+      state = state_.load(std::memory_order_acquire);
     }
-    if (generation_.load() == seen) {
+    if (state / kJob == seen) {
       std::unique_lock lock(mutex_);
       sleeping_.fetch_add(1);
-      wake_.wait(lock, [&] { return generation_.load() != seen; });
+      wake_.wait(lock, [&] { return state_.load() / kJob != seen; });
       sleeping_.fetch_sub(1);
+      continue;
     }
-    seen = generation_.load();
     if (stop_) return;
-    drain(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
+    seen = state / kJob;
+    // Join the job unless it has closed; the number stays the same while it is open.
+    while ((state & kOpen) != 0 && state / kJob == seen) {
+      if (state_.compare_exchange_weak(state, state + kInside)) {
+        drain(thread);
+        state_.fetch_sub(kInside, std::memory_order_release);
+        break;
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // A small fork-join pool. The caller takes part in the work; workers spin briefly between jobs
-// (decode issues a job every few tens of microseconds) and then sleep.
+// (decode issues a job every few tens of microseconds) and then sleep. A worker that the system has
+// put aside does not hold a job up: the caller waits only for workers that have taken a task.
 #pragma once
 
 #include <atomic>
@@ -44,12 +45,17 @@ class ThreadPool {
   void work(int thread);
   void drain(int thread);
 
+  // A job is open for workers while kOpen is set; each worker inside adds kInside. Upper half: the
+  // job's number, so that a worker joins a job once.
+  static constexpr uint64_t kOpen = 1;
+  static constexpr uint64_t kInside = 2;
+  static constexpr uint64_t kJob = uint64_t{1} << 32;
+
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<uint64_t> generation_{0};
+  std::atomic<uint64_t> state_{0};
   std::atomic<int64_t> next_{0};
-  std::atomic<int> busy_{0};
   std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
   int64_t tasks_ = 0;
