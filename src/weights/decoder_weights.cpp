@@ -42,7 +42,6 @@ class Loader {
     auto result = quant::to_floats(*source);
     if (suffix == std::string(".weight") && config_.norm_weight_plus_one)
       for (float& value : result) value += 1.0f;
-    release(*source, file_of(*source), 0, source->bytes);
     progress_.update(++done_);
     return result;
   }

@@ -43,9 +43,6 @@ Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedF
                                 const RowOrder& order, const PackOptions& options,
                                 const kernels::Ops& ops, kernels::Device& device);
 
-// Lets go of the file's pages under the tensor's bytes [begin, end).
-void release(const quant::SourceTensor& source, const MappedFile& file, size_t begin, size_t end);
-
 Result<OwnedVector> upload(const std::vector<float>& values, kernels::Device& device);
 
 }  // namespace ringkeep::weights

@@ -8,8 +8,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/kv.cpp"
-#include "kernels/cpu/kv_encode-inl.h"
 #include "kernels/cpu/simd.h"
+// After simd.h: it follows the target.
+#include "kernels/cpu/kv_encode-inl.h"
 
 #ifndef RINGKEEP_KERNELS_CPU_KV_RUN
 #define RINGKEEP_KERNELS_CPU_KV_RUN
