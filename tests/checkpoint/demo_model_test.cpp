@@ -12,7 +12,7 @@ namespace {
 class DemoModel : public testing::Test {
  protected:
   void SetUp() override {
-    if (!resolve("demo").ok()) GTEST_SKIP() << "the demo model is not in the cache folder";
+    if (!resolve("demo").ok()) FAIL() << "the demo model is missing: run scripts/get-demo-model";
   }
 };
 

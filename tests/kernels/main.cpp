@@ -1,5 +1,5 @@
-// The kernel tests on a chosen SIMD target: --simd=AVX2 makes dispatch pick that target instead of the
-// best one of the machine.
+// The kernel tests on a chosen SIMD target: --simd=AVX2 makes dispatch pick that target instead of
+// the best one of the machine.
 #include <gtest/gtest.h>
 
 #include <cstdio>
