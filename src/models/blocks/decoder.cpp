@@ -75,6 +75,15 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
     const auto& group = step.batch.kv->groups[static_cast<size_t>(storage.group)];
     if (group.segments.empty()) continue;
     const auto& geometry = step.store.plan().groups[static_cast<size_t>(storage.group)].geometry;
+    kernels::KvHotAppend hot_rows;
+    kernels::KvHotPages hot_pages;
+    if (storage.hot) {
+      const auto at = static_cast<size_t>(storage.hot->group);
+      const auto& tier = step.store.plan().groups[at].geometry;
+      const auto& hot = step.batch.kv->groups[at];
+      hot_rows = {tier, storage.hot->data, storage.hot->page_stride, hot.slots.data()};
+      hot_pages = {tier, storage.hot->data, storage.hot->page_stride, hot.segments.data()};
+    }
     kernels::run(ops_.kv_append,
                  kernels::KvAppendParams{.geometry = geometry,
                                          .k = a_.k,
@@ -86,26 +95,27 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
                                          .slots = group.slots.data(),
                                          .storage = storage.data,
                                          .page_stride = storage.page_stride,
-                                         .non_finite = a_.non_finite},
+                                         .non_finite = a_.non_finite,
+                                         .hot = hot_rows},
                  step.exec);
-    kernels::run(
-        ops_.attention,
-        kernels::AttentionParams{.geometry = geometry,
-                                 .storage = storage.data,
-                                 .page_stride = storage.page_stride,
-                                 .heads = spec.heads,
-                                 .q = a_.q,
-                                 .q_stride = q_width,
-                                 .out = a_.attn,
-                                 .out_stride = attn_width,
-                                 .scale = config_.attention_scale,
-                                 .softcap = config_.attention_softcap,
-                                 .window = plan.window,
-                                 .keep = plan.keep,
-                                 .chunk_size = plan.chunk_size,
-                                 .segments = group.segments.data(),
-                                 .n_segments = static_cast<int64_t>(group.segments.size())},
-        step.exec);
+    kernels::run(ops_.attention,
+                 kernels::AttentionParams{.geometry = geometry,
+                                          .storage = storage.data,
+                                          .page_stride = storage.page_stride,
+                                          .heads = spec.heads,
+                                          .q = a_.q,
+                                          .q_stride = q_width,
+                                          .out = a_.attn,
+                                          .out_stride = attn_width,
+                                          .scale = config_.attention_scale,
+                                          .softcap = config_.attention_softcap,
+                                          .window = plan.window,
+                                          .keep = plan.keep,
+                                          .chunk_size = plan.chunk_size,
+                                          .segments = group.segments.data(),
+                                          .n_segments = static_cast<int64_t>(group.segments.size()),
+                                          .hot = hot_pages},
+                 step.exec);
   }
   linear(a_.attn, step.rows, attn_width,
          {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step.exec);
