@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "kv/codec_flags.h"
 #include "kv/sight.h"
@@ -34,6 +35,8 @@ Status check_flags(const CacheFlags& flags) {
   RK_TRY(check_range("--chunk", flags.chunk, 1, kMaxIndices));
   RK_TRY(check_range("the rollback margin", flags.rollback, 0, kMaxIndices));
   RK_TRY(check_range("--parallel", flags.parallel, 1, kMaxParallel));
+  RK_TRY(check_range("--prefix-cache-bytes", flags.prefix_cache_bytes, -1,
+                     std::numeric_limits<int64_t>::max()));
   if (flags.keep > 0 && flags.max_kv_size == 0)
     return make_error(ErrorKind::usage,
                       "--keep {} pins first tokens of a bounded cache; give --max-kv-size N too, "
@@ -58,6 +61,7 @@ class Planner {
     for (size_t i = 0; i < config_.layers.size(); ++i) plan_layer(static_cast<int>(i));
     for (LayerPlan& layer : plan_.layers) size_layer(layer);
     add_totals();
+    add_snapshots();
     warn_about_groups();
     return std::move(plan_);
   }
@@ -171,6 +175,8 @@ class Planner {
     if (any_quantized()) require(Feature::quantize);
     if (plan_.parallel > 1) require(Feature::batch);
     if (plan_.rollback > 0) require(Feature::rollback);
+    if (flags_.prefix_cache_bytes != 0) require(Feature::reuse);
+    if (flags_.save) require(Feature::save);
   }
 
   void plan_shared(LayerPlan& layer, const LayerSpec& spec) {
@@ -336,6 +342,24 @@ class Planner {
     }
     plan_.kv_bytes = static_cast<size_t>(decode);
     plan_.kv_prefill_bytes = static_cast<size_t>(prefill);
+  }
+
+  // Each group could come to hold the whole budget: address space is reserved for that, while the
+  // store counts the bytes of all groups together.
+  void add_snapshots() {
+    const size_t budget = flags_.prefix_cache_bytes < 0
+                              ? plan_.kv_bytes
+                              : static_cast<size_t>(flags_.prefix_cache_bytes);
+    if (budget > kMaxPoolBytes / (plan_.groups.size() + 1))
+      return plan_.refusals.push_back(
+          {-1, "", "prefix-cache-bytes",
+           fmt::format("{} bytes for snapshots in each of {} groups are more than can be addressed",
+                       budget, plan_.groups.size())});
+    plan_.prefix_cache_bytes = budget;
+    for (GroupPlan& group : plan_.groups)
+      group.pages_snapshots =
+          std::min(static_cast<int64_t>(budget / (group.page_bytes * group.layers.size())),
+                   std::max<int64_t>(0, kMaxIndices - group.pages_total));
   }
 
   void warn_about_groups() {

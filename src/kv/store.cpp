@@ -192,7 +192,8 @@ std::span<const LayerStorage> Store::storage(int layer) const {
 std::vector<GroupUsage> Store::usage() const {
   std::vector<GroupUsage> usage;
   for (const Group& group : state_->groups)
-    usage.push_back({group.pool.used(), group.pool.total(), group.pool.bytes_used()});
+    usage.push_back(
+        {group.pool.used(), group.pool.total(), group.pool.bytes_used(), group.pool.pages_held()});
   return usage;
 }
 
