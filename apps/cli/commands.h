@@ -21,5 +21,6 @@ Command add_bench(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_cache(CLI::App& app);
 
 }  // namespace ringkeep::cli

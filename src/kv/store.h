@@ -110,6 +110,8 @@ class Store {
   // The storage of a layer: one entry, or two with --quantized-kv-start (f16 first). A shared layer
   // has its donor's.
   std::span<const LayerStorage> storage(int layer) const;
+  // The storage in a group of a layer that the group holds.
+  LayerStorage place(int layer, int group) const;
   std::vector<GroupUsage> usage() const;
   size_t bytes_used() const;
   const KvPlan& plan() const;
