@@ -249,6 +249,8 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags
   if (runtime.explain_kernels) fmt::print(stderr, "{}", kernels::explain(*session.ops));
   session.engine = RK_TRY(engine::Engine::load(
       std::move(checkpoint), engine_options(flags, runtime), *session.ops, *session.device));
+  spdlog::info("loaded: {} bytes of weights, peak memory {} bytes", session.engine->weight_bytes(),
+               peak_memory_bytes());
   for (const std::string& warning : session.engine->plan().warnings) spdlog::warn("{}", warning);
   return session;
 }
