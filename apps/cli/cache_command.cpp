@@ -8,7 +8,6 @@
 #include "cli/output.h"
 #include "engine/mlx_cache.h"
 #include "engine/saved_state.h"
-#include "kv/codec_flags.h"
 #include "prompt/prompt.h"
 
 namespace ringkeep::cli {
@@ -115,8 +114,8 @@ Json description_json(const Description& d, size_t file_bytes, bool ids) {
     layers.push_back(Json{{"layer", line.layer},
                           {"holds", line.holds},
                           {"kv_heads", line.geometry.kv_heads},
-                          {"k", kv::codec_name(line.geometry.k)},
-                          {"v", kv::codec_name(line.geometry.v)},
+                          {"k", kernels::describe(line.geometry.k)},
+                          {"v", kernels::describe(line.geometry.v)},
                           {"k_dim", line.geometry.k_dim},
                           {"v_dim", line.geometry.v_dim},
                           {"tokens", line.rows},
@@ -143,7 +142,7 @@ Result<int> inspect(const Options& options) {
   if (options.tokens) fmt::print("tokens {}\n", fmt::join(d.ids, ","));
   for (const LayerLine& line : d.layers)
     fmt::print("layer {:<3} {:<16} K {} V {}, {} x {}/{}, tokens {}, {}\n", line.layer, line.holds,
-               kv::codec_name(line.geometry.k), kv::codec_name(line.geometry.v),
+               kernels::describe(line.geometry.k), kernels::describe(line.geometry.v),
                line.geometry.kv_heads, line.geometry.k_dim, line.geometry.v_dim, line.rows,
                human_bytes(static_cast<double>(line.bytes)));
   return 0;

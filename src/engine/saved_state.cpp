@@ -7,7 +7,6 @@
 #include <set>
 
 #include "checkpoint/safetensors_writer.h"
-#include "kv/codec_flags.h"
 
 namespace ringkeep::engine {
 namespace {
@@ -115,7 +114,7 @@ Status write_saved_state(CacheAccess access, kv::SequenceId sequence,
                           {"rows", ranges_of(*part.indices)}});
   }
   std::map<std::string, std::string> metadata(fingerprint.begin(), fingerprint.end());
-  metadata[kSavedVersionKey] = kSavedVersion;
+  metadata.insert_or_assign(kSavedVersionKey, std::string(kSavedVersion));
   metadata["layers"] = layers.dump();
 
   auto writer = RK_TRY(checkpoint::SafetensorsWriter::create(path, std::move(metadata), entries));
@@ -157,8 +156,10 @@ Result<kv::SequenceId> restore_saved_state(CacheAccess access, const SavedState&
       RK_TRY(expect_equal(where, "KV heads", have.kv_heads, file.kv_heads));
       RK_TRY(expect_equal(where, "K channels", have.k_dim, file.k_dim));
       RK_TRY(expect_equal(where, "V channels", have.v_dim, file.v_dim));
-      RK_TRY(expect_equal(where, "codec of K", kv::codec_name(have.k), kv::codec_name(file.k)));
-      RK_TRY(expect_equal(where, "codec of V", kv::codec_name(have.v), kv::codec_name(file.v)));
+      RK_TRY(
+          expect_equal(where, "codec of K", kernels::describe(have.k), kernels::describe(file.k)));
+      RK_TRY(
+          expect_equal(where, "codec of V", kernels::describe(have.v), kernels::describe(file.v)));
       RK_TRY(expect_equal(where, "tokens in sight", describe(ranges_of(*part.indices)),
                           describe(rows.ranges)));
       RK_TRY(access.write(sequence, part.group, part.layer, *part.indices, rows.rows));
