@@ -32,13 +32,14 @@ Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData
   return std::optional<text::ChatTemplate>(std::move(*parsed));
 }
 
-Result<int> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
-                 const std::string& system, engine::Request base) {
+Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
+                                  const std::string& system, engine::Request base) {
   fmt::print(stderr, "{} /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops a reply.\n",
              chat_template != nullptr
                  ? "Chat."
                  : "The model has no chat template: each line is continued as plain text.");
   Json messages = first_messages(system);
+  std::vector<int32_t> last;
   for (std::string line;;) {
     fmt::print("> ");
     std::fflush(stdout);
@@ -54,6 +55,7 @@ Result<int> chat(engine::Engine& engine, const text::ChatTemplate* chat_template
                       : prompt::build_completion_prompt(*engine.tokenizer(), line);
     engine::Request request = base;
     request.tokens = std::move(RK_TRY(std::move(prompt)).tokens);
+    std::vector<int32_t> tokens = request.tokens;
     Result<Generation> reply = generate(engine, std::move(request), [](const std::string& text) {
       fmt::print("{}", text);
       std::fflush(stdout);
@@ -67,11 +69,13 @@ Result<int> chat(engine::Engine& engine, const text::ChatTemplate* chat_template
     fmt::print("\n");
     std::fflush(stdout);
     fmt::print(stderr, "{}\n", generation_summary(engine, *reply));
+    last = std::move(tokens);
+    last.insert(last.end(), reply->tokens.begin(), reply->tokens.end());
     if (chat_template != nullptr)
       messages.push_back(Json{{"role", "assistant"}, {"content", reply->text}});
   }
   fmt::print("\n");
-  return 0;
+  return last;
 }
 
 }  // namespace ringkeep::cli

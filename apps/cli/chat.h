@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/output.h"
@@ -21,8 +22,9 @@ Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData
 Json first_messages(const std::string& system);
 
 // Reads lines from the terminal until end of file. With `chat_template` null every line is
-// completed as plain text, each on its own. `base` holds what every request has in common.
-Result<int> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
-                 const std::string& system, engine::Request base);
+// completed as plain text, each on its own. `base` holds what every request has in common. Returns
+// the tokens of the last prompt and its reply.
+Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
+                                  const std::string& system, engine::Request base);
 
 }  // namespace ringkeep::cli

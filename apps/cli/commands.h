@@ -22,5 +22,6 @@ Command add_calibrate(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_cache(CLI::App& app);
 
 }  // namespace ringkeep::cli

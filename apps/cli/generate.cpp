@@ -36,6 +36,10 @@ Result<Generation> generate(engine::Engine& engine, engine::Request request,
 
 namespace {
 
+double prefilled_tokens(const engine::GenerationStats& stats) {
+  return static_cast<double>(stats.prompt_tokens - stats.cached_tokens);
+}
+
 // The first output token comes out of the prefill; decode steps give the rest.
 double decoded_tokens(const Generation& generation) {
   return static_cast<double>(std::max<int64_t>(0, generation.stats.generated_tokens - 1));
@@ -51,7 +55,8 @@ Json generation_json(const Generation& generation) {
       {"finish_reason",
        generation.interrupted ? "interrupted" : engine::finish_reason_name(generation.finish)},
       {"prompt_tokens", stats.prompt_tokens},
-      {"prefill_tok_s", rate_json(static_cast<double>(stats.prompt_tokens), stats.prefill_seconds)},
+      {"cached_tokens", stats.cached_tokens},
+      {"prefill_tok_s", rate_json(prefilled_tokens(stats), stats.prefill_seconds)},
       {"decode_tok_s", rate_json(decoded_tokens(generation), stats.decode_seconds)},
       {"kv_bytes", generation.kv_bytes},
       {"peak_rss_bytes", peak_memory_bytes()},
@@ -61,11 +66,13 @@ Json generation_json(const Generation& generation) {
 std::string generation_summary(const engine::Engine& engine, const Generation& generation) {
   const engine::GenerationStats& stats = generation.stats;
   return fmt::format(
-      "prompt {} tokens, {} | generated {} tokens, {} | cache {} in use, {} planned | peak memory "
+      "prompt {} tokens{}, {} | generated {} tokens, {} | cache {} in use, {} planned | peak "
+      "memory "
       "{}",
       stats.prompt_tokens,
-      rate_text(static_cast<double>(stats.prompt_tokens), stats.prefill_seconds),
-      stats.generated_tokens, rate_text(decoded_tokens(generation), stats.decode_seconds),
+      stats.cached_tokens > 0 ? fmt::format(" ({} cached)", stats.cached_tokens) : "",
+      rate_text(prefilled_tokens(stats), stats.prefill_seconds), stats.generated_tokens,
+      rate_text(decoded_tokens(generation), stats.decode_seconds),
       human_bytes(static_cast<double>(generation.kv_bytes)),
       human_bytes(static_cast<double>(engine.plan().kv_bytes)),
       human_bytes(static_cast<double>(peak_memory_bytes())));

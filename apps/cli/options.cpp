@@ -114,6 +114,21 @@ void add_context_option(CLI::App& app, CacheFlags& flags) {
       ->group("Cache");
 }
 
+CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags) {
+  return app
+      .add_option("--prefix-cache-bytes", flags.prefix_cache_bytes,
+                  "snapshots of the cache for prompts that begin alike (K, M, G: powers of 1024); "
+                  "-1: as much as the cache itself")
+      ->type_name("BYTES")
+      ->transform(CLI::Validator(
+          [](std::string& text) {
+            return text == "-1" ? std::string() : CLI::AsSizeValue(/*kb_is_1000=*/false)(text);
+          },
+          "BYTES"))
+      ->capture_default_str()
+      ->group("Cache");
+}
+
 void add_weight_options(CLI::App& app, RuntimeOptions& options) {
   app.add_option("--weight-bits", options.weight_bits,
                  "quantize dense weights while loading: 2 3 4 5 6 8; 0: as they are")

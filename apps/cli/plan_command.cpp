@@ -91,6 +91,7 @@ Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
                {{"weights_bytes", totals.weights ? Json(*totals.weights) : Json(nullptr)},
                 {"kv_bytes", plan.kv_bytes},
                 {"kv_prefill_bytes", plan.kv_prefill_bytes},
+                {"prefix_cache_bytes", plan.prefix_cache_bytes},
                 {"scratch_bytes", totals.scratch ? Json(*totals.scratch) : Json(nullptr)}}},
               {"budget", plan.budget > 0
                              ? Json{{"bytes", plan.budget},
@@ -150,6 +151,7 @@ Command add_plan(CLI::App& app) {
   add_json_option(*command, options->model);
   add_cache_options(*command, options->cache);
   add_context_option(*command, options->cache);
+  add_prefix_cache_option(*command, options->cache);
   command->add_option("--parallel", options->cache.parallel, "sequences at the same time")
       ->type_name("N")
       ->capture_default_str()

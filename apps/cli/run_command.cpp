@@ -8,6 +8,7 @@
 #include "cli/generate.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/prompt_cache.h"
 #include "prompt/prompt.h"
 
 namespace ringkeep::cli {
@@ -24,10 +25,12 @@ struct Options {
   std::string prompt_file;
   bool has_prompt = false;
   bool has_max_tokens = false;
+  bool has_prefix_cache = false;
   bool raw = false;
   bool chat = false;
   std::string system;
   std::string chat_template;  // file
+  PromptCacheOptions prompt_cache;
 };
 
 bool interactive(const Options& options) {
@@ -44,13 +47,17 @@ Result<std::string> prompt_text(const Options& options) {
 }
 
 // Generates once; the text streams to stdout unless one JSON object is asked for.
-Result<int> complete(engine::Engine& engine, engine::Request request, bool json) {
+Result<int> complete(engine::Engine& engine, engine::Request request, bool json,
+                     const PromptCache& cache) {
+  std::vector<int32_t> tokens = request.tokens;
   const Generation generation =
       RK_TRY(generate(engine, std::move(request), [&](const std::string& text) {
         if (json) return;
         fmt::print("{}", text);
         std::fflush(stdout);
       }));
+  cache.report(tokens, generation);
+  tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
   if (json) {
     print_json(generation_json(generation));
   } else {
@@ -58,14 +65,19 @@ Result<int> complete(engine::Engine& engine, engine::Request request, bool json)
     std::fflush(stdout);
     fmt::print(stderr, "{}\n", generation_summary(engine, generation));
   }
+  RK_TRY(cache.save(engine, tokens));
   return generation.interrupted ? exit_code(ErrorKind::interrupted) : 0;
 }
 
-Result<int> run_command(const Options& options) {
+Result<int> run_command(Options options) {
   init_log(options.model.verbosity);
   const bool talk = interactive(options);
   if (talk && options.model.json)
     return make_error(ErrorKind::usage, "--json needs a prompt: give -p, --prompt-file or stdin");
+  // Every turn of a chat begins with the turns before it.
+  if (talk && !options.has_prefix_cache) options.cache.prefix_cache_bytes = -1;
+  PromptCache cache(options.prompt_cache);
+  cache.require(options.cache, options.has_prefix_cache);
   const std::string text = talk ? "" : RK_TRY(prompt_text(options));
 
   engine::Request request;
@@ -92,20 +104,30 @@ Result<int> run_command(const Options& options) {
 
   const Session session = RK_TRY(start(std::move(checkpoint), options.cache, options.runtime));
   engine::Engine& engine = *session.engine;
+  RK_TRY(cache.load(engine));
+  cache.apply(request);
+  const text::ChatTemplate* use_template = chat_template ? &*chat_template : nullptr;
   if (talk) {
+    if (cache.continues())
+      return make_error(ErrorKind::usage, "{} holds no token ids: give a prompt to go on with",
+                        options.prompt_cache.file);
     if (chat_template && !options.has_max_tokens) request.max_tokens = -1;
-    return chat(engine, chat_template ? &*chat_template : nullptr, options.system,
-                std::move(request));
+    const std::vector<int32_t> tokens =
+        RK_TRY(chat(engine, use_template, options.system, std::move(request)));
+    RK_TRY(cache.save(engine, tokens));
+    return 0;
   }
   const text::Tokenizer& tokenizer = *engine.tokenizer();
-  if (chat_template) {
+  if (cache.continues()) {
+    request.tokens = RK_TRY(build_continuation(tokenizer, use_template, text)).tokens;
+  } else if (chat_template) {
     Json messages = first_messages(options.system);
     messages.push_back(Json{{"role", "user"}, {"content", text}});
     request.tokens = RK_TRY(prompt::build_chat_prompt(tokenizer, *chat_template, messages)).tokens;
   } else {
     request.tokens = RK_TRY(prompt::build_completion_prompt(tokenizer, text)).tokens;
   }
-  return complete(engine, std::move(request), options.model.json);
+  return complete(engine, std::move(request), options.model.json, cache);
 }
 
 }  // namespace
@@ -139,12 +161,15 @@ Command add_run(CLI::App& app) {
   command->add_option("--system", options->system, "system message of the chat")
       ->type_name("TEXT")
       ->group(group);
+  add_prompt_cache_options(*command, options->prompt_cache);
   add_sampling_options(*command, options->sampling);
   add_cache_options(*command, options->cache);
   add_context_option(*command, options->cache);
+  CLI::Option* prefix_cache = add_prefix_cache_option(*command, options->cache);
   add_runtime_options(*command, options->runtime);
-  return {command, [options, command, prompt] {
+  return {command, [options, command, prompt, prefix_cache] {
             options->has_prompt = prompt->count() > 0;
+            options->has_prefix_cache = prefix_cache->count() > 0;
             options->has_max_tokens = command->get_option("--max-tokens")->count() > 0;
             return run_command(*options);
           }};

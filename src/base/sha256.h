@@ -1,28 +1,30 @@
-// SHA-256 (FIPS 180-4), for fingerprints of files and of what they belong to.
+// SHA-256 (FIPS 180-4), by OpenSSL, for fingerprints of files and of what they belong to.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace ringkeep {
 
+inline constexpr size_t kSha256Digits = 64;
+
 class Sha256 {
  public:
+  Sha256();
+  ~Sha256();
+  Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
+
   Sha256& update(std::span<const std::byte> bytes);
   Sha256& update(std::string_view text) { return update(std::as_bytes(std::span(text))); }
   std::string hex() const;  // of all bytes so far: 64 lower-case digits
 
  private:
-  void block(const std::byte* bytes);  // 64 bytes
-
-  std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<std::byte, 64> pending_{};
-  uint64_t length_ = 0;  // bytes so far
+  struct Context;
+  std::unique_ptr<Context> context_;
 };
 
 inline std::string sha256_hex(std::span<const std::byte> bytes) {

@@ -25,6 +25,8 @@ struct CacheFlags {
   int parallel = 1;                // sequences
   int64_t chunk = 512;             // largest prefill step in tokens
   int64_t rollback = 0;            // rows that a rollback may take back
+  int64_t prefix_cache_bytes = 0;  // of snapshots for prefix reuse; < 0: as much as kv_bytes
+  bool save = false;               // the cache will be saved to a file, or read from one
 };
 
 }  // namespace ringkeep

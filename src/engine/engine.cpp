@@ -5,7 +5,11 @@
 #include <list>
 #include <map>
 
+#include "engine/fingerprint.h"
 #include "engine/generation.h"
+#include "engine/mlx_cache.h"
+#include "engine/prefix_cache.h"
+#include "engine/saved_state.h"
 #include "engine/scheduler.h"
 #include "models/model.h"
 #include "weights/calibration.h"
@@ -26,7 +30,8 @@ Result<weights::KeyBalance> calibrated_balance(const CacheFlags& flags,
   return RK_TRY(weights::load_calibration(flags.kv_calibration, checkpoint)).balance;
 }
 
-constexpr size_t kFinishedStats = 1024;  // finished generations whose statistics are kept
+constexpr int64_t kSnapshotStride = 1024;  // tokens of a prompt between snapshots
+constexpr size_t kFinishedStats = 1024;    // finished generations whose statistics are kept
 
 }  // namespace
 
@@ -46,9 +51,12 @@ struct Engine::State {
   const kernels::Ops& ops;
   checkpoint::Checkpoint checkpoint;
   kernels::Exec exec;
+  EngineOptions options;
   std::unique_ptr<text::Tokenizer> tokenizer;
+  std::string tokenizer_sum;  // for saved caches
   std::unique_ptr<models::Model> model;
   std::unique_ptr<kv::Store> store;
+  std::unique_ptr<PrefixCache> prefixes;  // null: off
   int64_t max_rows = 0;
   int64_t next_id = 1;
   std::list<Generation> generations;  // in order of arrival
@@ -62,7 +70,11 @@ struct Engine::State {
   Status run(const StepPlan& plan, std::vector<Generation*>& running, models::Batch& batch,
              kv::KvBatch& kv_batch);
   Event accept(Generation& generation, std::span<float> logits);
+  bool start(Generation& generation);
+  void keep(const Generation& generation);
   void finish(Generation& generation);
+  CacheAccess access() { return {*store, ops, exec}; }
+  Fingerprint fingerprint();
 };
 
 Engine::Engine() = default;
@@ -80,6 +92,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   std::unique_ptr<Engine> engine(new Engine());
   engine->state_ = std::make_unique<State>(std::move(checkpoint), ops, device);
   State& s = *engine->state_;
+  s.tokenizer_sum = engine::tokenizer_sum(s.checkpoint.tokenizer);
   if (s.checkpoint.tokenizer.kind != TokenizerData::Kind::none)
     s.tokenizer = RK_TRY(text::Tokenizer::create(std::move(s.checkpoint.tokenizer)));
   s.max_rows = std::max<int64_t>(plan.chunk, plan.parallel);
@@ -88,6 +101,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
                                            .exact = options.exact,
                                            .pack = {options.weight_bits, options.weight_group}};
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
+  s.options = options;
   RK_TRY(s.install(plan, balance));
   s.logits =
       RK_TRY(Buffer::allocate(static_cast<size_t>(s.model->max_logit_rows()) *
@@ -105,7 +119,10 @@ Status Engine::State::install(const kv::KvPlan& plan, const weights::KeyBalance&
     balance[static_cast<size_t>(layer.index)] = source[static_cast<size_t>(donor)];
   }
   RK_TRY(model->set_key_balance(balance, exec.device()));
+  prefixes.reset();  // it holds snapshots of the old store
   store = std::move(fresh);
+  key_balance = std::move(balance);
+  if (plan.prefix_cache_bytes > 0) prefixes = std::make_unique<PrefixCache>(*store);
   return {};
 }
 
@@ -152,9 +169,15 @@ Result<int64_t> Engine::submit(Request request) {
                         vocab);
   RK_TRY(validate(request.sampling, vocab));
   const int64_t length = static_cast<int64_t>(request.tokens.size());
-  if (length > s.context_limit())
-    return input_error("the prompt has {} tokens, the context (--ctx) holds {}", length,
+  const int64_t before = request.after ? s.store->snapshot_length(*request.after) : 0;
+  if (before + length > s.context_limit())
+    return input_error("the prompt has {} tokens, the context (--ctx) holds {}", before + length,
                        s.context_limit());
+  if (request.after && request.sampling.repetition_penalty != 1.0f)
+    return make_error(ErrorKind::usage,
+                      "repetition_penalty {}: the {} tokens of the loaded cache are not known",
+                      request.sampling.repetition_penalty, before);
+  request.tokens.insert(request.tokens.begin(), static_cast<size_t>(before), kUnknownToken);
   s.generations.emplace_back(s.next_id, std::move(request));
   return s.next_id++;
 }
@@ -165,6 +188,7 @@ void Engine::cancel(int64_t id) {
   State& s = *state_;
   for (auto& generation : s.generations)
     if (generation.id == id) {
+      s.keep(generation);
       s.finish(generation);
       s.generations.remove_if([id](const Generation& g) { return g.id == id; });
       return;
@@ -176,6 +200,36 @@ GenerationStats Engine::stats(int64_t id) const {
     if (generation.id == id) return generation.stats;
   const auto found = state_->finished.find(id);
   return found == state_->finished.end() ? GenerationStats{} : found->second;
+}
+
+// A sequence for the generation, from the longest known prefix; false while all are taken.
+bool Engine::State::start(Generation& g) {
+  std::optional<PrefixCache::Hit> hit;
+  if (g.request.after)
+    hit = PrefixCache::Hit{*g.request.after, store->snapshot_length(*g.request.after)};
+  else if (prefixes)
+    hit = prefixes->find(g.tokens, g.request.cache_salt);
+  auto sequence = hit ? store->thaw(hit->snapshot, hit->length) : store->open();
+  if (!sequence.ok()) return false;
+  g.sequence = *sequence;
+  g.cached = g.stats.cached_tokens = hit ? hit->length : 0;
+  if (!prefixes || g.request.after) return true;
+  g.snapshots = g.request.snapshot_at;
+  for (int64_t n = kSnapshotStride; n < g.prompt_size; n += kSnapshotStride)
+    g.snapshots.push_back(n);
+  g.snapshots.push_back(g.prompt_size - 1);
+  std::erase_if(g.snapshots, [&](int64_t n) { return n <= g.cached || n >= g.prompt_size; });
+  std::ranges::sort(g.snapshots, std::greater());
+  const auto repeated = std::ranges::unique(g.snapshots);
+  g.snapshots.erase(repeated.begin(), repeated.end());
+  return true;
+}
+
+// Keeps the present state of the generation's sequence for requests that begin alike.
+void Engine::State::keep(const Generation& g) {
+  if (prefixes && !g.request.after && g.sequence >= 0 && g.cached > 0)
+    prefixes->insert(std::span(g.tokens).first(static_cast<size_t>(g.cached)), g.request.cache_salt,
+                     g.sequence);
 }
 
 void Engine::State::finish(Generation& generation) {
@@ -248,12 +302,9 @@ std::vector<Event> Engine::step() {
       events.push_back({.id = g.id, .finish = FinishReason::length});
       continue;
     }
-    if (g.sequence < 0) {
-      auto opened = s.store->open();
-      if (!opened.ok()) continue;  // all sequences are taken: wait
-      g.sequence = *opened;
-    }
-    jobs.push_back({g.id, g.pending(), s.store->max_step_rows(g.sequence)});
+    if (g.sequence < 0 && !s.start(g)) continue;
+    jobs.push_back(
+        {g.id, g.pending(), std::min(s.store->max_step_rows(g.sequence), g.rows_to_snapshot())});
   }
 
   const auto start = Clock::now();
@@ -279,6 +330,10 @@ std::vector<Event> Engine::step() {
       }
       const bool prefill = g.prefilling();
       g.cached += entry.rows;
+      if (!g.snapshots.empty() && g.snapshots.back() == g.cached) {
+        s.keep(g);
+        g.snapshots.pop_back();
+      }
       if (entry.sample) {
         const int64_t last = row - 1;
         s.model->logits({&last, 1}, s.logits.as<float>(), s.exec);
@@ -292,11 +347,69 @@ std::vector<Event> Engine::step() {
     if (event.finish == FinishReason::none && !event.error.has_value()) continue;
     s.generations.remove_if([&](Generation& g) {
       if (g.id != event.id) return false;
+      if (!event.error.has_value()) s.keep(g);
       s.finish(g);
       return true;
     });
   }
   return events;
+}
+
+Fingerprint Engine::State::fingerprint() {
+  return make_fingerprint({.checkpoint = checkpoint,
+                           .tokenizer = tokenizer_sum,
+                           .balance = balance,
+                           .plan = store->plan(),
+                           .exact = options.exact,
+                           .weight_bits = options.weight_bits,
+                           .weight_group = options.weight_group});
+}
+
+Status Engine::save_cache(std::span<const int32_t> tokens, const std::string& path) {
+  State& s = *state_;
+  RK_CHECK(s.prefixes != nullptr, "there is no prefix cache");
+  const auto hit = s.prefixes->find(tokens, 0);
+  if (!hit)
+    return make_error(ErrorKind::refused,
+                      "{}: not saved: a snapshot of {} tokens does not fit --prefix-cache-bytes {}",
+                      path, tokens.size(), plan().prefix_cache_bytes);
+  const kv::SequenceId sequence = RK_TRY(s.store->thaw(hit->snapshot, hit->length));
+  Status status = write_saved_state(
+      s.access(), sequence, tokens.first(static_cast<size_t>(hit->length)), s.fingerprint(), path);
+  s.store->close(sequence);
+  return status;
+}
+
+Result<LoadedCache> Engine::load_cache(const std::string& path) {
+  State& s = *state_;
+  RK_CHECK(s.prefixes != nullptr, "there is no prefix cache");
+  const MappedFile file = RK_TRY(MappedFile::open(path));
+  LoadedCache loaded;
+  kv::SequenceId sequence = -1;
+  if (RK_TRY(holds_mlx_cache(file.bytes(), path))) {
+    const MlxCache cache = RK_TRY(parse_mlx_cache(file.bytes(), path));
+    sequence = RK_TRY(restore_mlx_cache(s.access(), cache, path));
+    loaded.length = cache.length;
+    loaded.note = describe_rounding(cache);
+    auto snapshot = s.store->freeze(sequence);
+    if (snapshot.ok()) loaded.snapshot = *snapshot;
+  } else {
+    const SavedState state = RK_TRY(parse_saved_state(file.bytes(), path));
+    RK_TRY(check_saved_state_sum(file.bytes(), path));
+    for (const int32_t token : state.tokens)
+      if (token < 0 || token >= config().vocab_size)
+        return input_error("{}: token {} is outside the vocabulary of {}", path, token,
+                           config().vocab_size);
+    sequence = RK_TRY(restore_saved_state(s.access(), state, s.fingerprint(), path));
+    loaded.length = static_cast<int64_t>(state.tokens.size());
+    if (s.prefixes->insert(state.tokens, 0, sequence)) loaded.tokens = state.tokens;
+  }
+  const size_t bytes = s.store->freeze_bytes(sequence);
+  s.store->close(sequence);
+  if (!loaded.snapshot && loaded.tokens.empty())
+    return make_error(ErrorKind::refused, "{}: it needs {} bytes, --prefix-cache-bytes is {}", path,
+                      bytes, plan().prefix_cache_bytes);
+  return loaded;
 }
 
 Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t begin, int64_t end,

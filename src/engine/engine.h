@@ -33,6 +33,13 @@ struct Request {
   std::vector<std::string> stop;  // stop strings
   bool ignore_eos = false;
   int top_logprobs = -1;
+  // Prefix reuse (docs/kv-cache.md): further token counts within the prompt to keep a snapshot of,
+  // the ends of messages; and what else but tokens a prefix must agree in (adapter, images).
+  std::vector<int64_t> snapshot_at;
+  uint64_t cache_salt = 0;
+  // Goes on from a cache whose tokens are not known (LoadedCache); `tokens` follow it. The
+  // repetition penalty, which looks at the whole prompt, is refused.
+  std::optional<kv::SnapshotId> after;
 };
 
 enum class FinishReason { none, stop, length };
@@ -48,8 +55,18 @@ struct Event {
   std::optional<Error> error;  // this request failed; others go on
 };
 
+// A cache read from a file.
+struct LoadedCache {
+  int64_t length = 0;           // tokens
+  std::vector<int32_t> tokens;  // empty: not known (mlx-lm's files hold none)
+  // Without tokens: what Request::after takes. With them the prefix cache finds it by itself.
+  std::optional<kv::SnapshotId> snapshot;
+  std::string note;  // what was changed on the way in, for the user; or empty
+};
+
 struct GenerationStats {
   int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt, reused from the prefix cache or a file
   int64_t generated_tokens = 0;
   double prefill_seconds = 0.0;
   double decode_seconds = 0.0;
@@ -87,6 +104,12 @@ class Engine {
   void observe_keys(models::KeyStatistics* statistics);
   const checkpoint::Checkpoint& checkpoint() const;
   const weights::KeyBalance& weight_balance() const;  // without data; see DecoderWeights
+  // Saves the longest kept state that `tokens` begin with, or reads such a file, or one of mlx-lm
+  // (docs/saved-caches.md). Both need a prefix cache (CacheFlags::prefix_cache_bytes) and a free
+  // sequence. Errors: input (no valid file), refused (made by another model or with other cache
+  // flags, naming the field; or larger than the prefix cache), runtime (cannot write).
+  Status save_cache(std::span<const int32_t> tokens, const std::string& path);
+  Result<LoadedCache> load_cache(const std::string& path);
 
   // Teacher-forced logits of positions [begin, end) of `tokens`, in prefill steps of `chunk` rows.
   // row(position, logits [vocab]) is called in order.

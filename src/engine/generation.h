@@ -9,6 +9,8 @@
 
 namespace ringkeep::engine {
 
+constexpr int32_t kUnknownToken = -1;  // of a cache that came without its tokens
+
 struct Generation {
   Generation(int64_t id, Request request)
       : id(id),
@@ -23,13 +25,18 @@ struct Generation {
   int64_t id;
   std::vector<int32_t> tokens;  // prompt, then output
   int64_t prompt_size;
-  int64_t cached = 0;            // tokens whose rows are committed
-  kv::SequenceId sequence = -1;  // -1: waiting for a free sequence
+  int64_t cached = 0;              // tokens whose rows are committed
+  kv::SequenceId sequence = -1;    // -1: waiting for a free sequence
+  std::vector<int64_t> snapshots;  // lengths at which one is to be kept, descending
   Sampler sampler;
   text::StreamDecoder decoder;
   GenerationStats stats;
   Request request;
 
+  // Most rows of the next step, so that it ends where a snapshot is due.
+  int64_t rows_to_snapshot() const {
+    return snapshots.empty() ? pending() : snapshots.back() - cached;
+  }
   int64_t pending() const { return static_cast<int64_t>(tokens.size()) - cached; }
   bool prefilling() const { return cached < prompt_size; }
   std::span<const int32_t> prompt() const {

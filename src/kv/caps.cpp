@@ -6,7 +6,7 @@ namespace ringkeep::kv {
 namespace {
 
 constexpr int kClasses = 6;
-constexpr int kFeatures = 7;
+constexpr int kFeatures = 8;
 
 constexpr const char* kYes = "";
 constexpr const char* kNoRecurrent =
@@ -15,7 +15,8 @@ constexpr const char* kNoRows = "its state is one running value without key-valu
 constexpr const char* kNoBatch = "a running state cannot be held for several sequences yet";
 constexpr const char* kNoRollback = "a running state cannot be taken back to an earlier token";
 constexpr const char* kNoShare = "it has no key-value rows that another layer could read";
-constexpr const char* kNoFile = "a cache cannot be saved to a file yet";
+constexpr const char* kNoReuse = "a running state cannot be kept for another sequence yet";
+constexpr const char* kNoFile = "a running state cannot be saved to a file yet";
 constexpr const char* kNoSpan = "rows that see ahead inside an image are not defined across blocks";
 
 struct Row {
@@ -24,18 +25,19 @@ struct Row {
   const char* reasons[kFeatures];  // by Feature; kYes: supported
 };
 constexpr Row kTable[kClasses] = {
-    //                                  run  quantize batch rollback share save images
-    {CacheClass::full, "full", {kYes, kYes, kYes, kYes, kYes, kNoFile, kYes}},
-    {CacheClass::bounded, "ring+keep", {kYes, kYes, kYes, kYes, kYes, kNoFile, kYes}},
-    {CacheClass::ring, "ring", {kYes, kYes, kYes, kYes, kYes, kNoFile, kYes}},
-    {CacheClass::chunked, "chunked", {kYes, kYes, kYes, kYes, kYes, kNoFile, kNoSpan}},
-    {CacheClass::shared, "shared", {kYes, kYes, kYes, kYes, kNoShare, kNoFile, kYes}},
+    //                                  run  quantize batch rollback share reuse save images
+    {CacheClass::full, "full", {kYes, kYes, kYes, kYes, kYes, kYes, kYes, kYes}},
+    {CacheClass::bounded, "ring+keep", {kYes, kYes, kYes, kYes, kYes, kYes, kYes, kYes}},
+    {CacheClass::ring, "ring", {kYes, kYes, kYes, kYes, kYes, kYes, kYes, kYes}},
+    {CacheClass::chunked, "chunked", {kYes, kYes, kYes, kYes, kYes, kYes, kYes, kNoSpan}},
+    // Its rows are its donor's: kept and saved with them.
+    {CacheClass::shared, "shared", {kYes, kYes, kYes, kYes, kNoShare, kYes, kYes, kYes}},
     {CacheClass::recurrent,
      "recurrent",
-     {kNoRecurrent, kNoRows, kNoBatch, kNoRollback, kNoShare, kNoFile, kNoRecurrent}},
+     {kNoRecurrent, kNoRows, kNoBatch, kNoRollback, kNoShare, kNoReuse, kNoFile, kNoRecurrent}},
 };
 constexpr const char* kFeatureNames[kFeatures] = {"run",   "quantize", "batch", "rollback",
-                                                  "share", "save",     "images"};
+                                                  "share", "reuse",    "save",  "images"};
 
 const Row& row(CacheClass cache) {
   const auto& found = kTable[static_cast<size_t>(cache)];

@@ -18,7 +18,8 @@ enum class CacheClass : uint8_t {
 };
 const char* cache_class_name(CacheClass cache);  // "full", "ring+keep", ...
 
-enum class Feature : uint8_t { run, quantize, batch, rollback, share, save, images };
+// share: another layer reads it; reuse: snapshots, shared prefixes.
+enum class Feature : uint8_t { run, quantize, batch, rollback, share, reuse, save, images };
 const char* feature_name(Feature feature);
 
 // Empty when `cache` supports `feature`, else the reason.

@@ -7,9 +7,10 @@ Result<PagePool> PagePool::create(const GroupPlan& group, kernels::Device& devic
   pool.device_ = &device;
   pool.layers_ = group.layers.size();
   pool.page_bytes_ = group.page_bytes;
-  const auto pages = static_cast<size_t>(group.pages_total);
+  const auto pages = static_cast<size_t>(group.pages_total + group.pages_snapshots);
   pool.memory_ = RK_TRY(device.allocate(pages * group.page_bytes * pool.layers_));
   pool.references_.assign(pages, 0);
+  pool.holds_.assign(pages, 0);
   return pool;
 }
 
@@ -33,6 +34,21 @@ void PagePool::release(int32_t page) {
   if (--count > 0) return;
   free_.insert(page);
   --used_;
+}
+
+void PagePool::hold(int32_t page) {
+  share(page);
+  if (++holds_[static_cast<size_t>(page)] == 1) ++pages_held_;
+}
+
+void PagePool::let_go(int32_t page) {
+  int32_t& holds = holds_[static_cast<size_t>(page)];
+  RK_CHECK(holds > 0, "page {} is held by no snapshot", page);
+  if (--holds == 0) --pages_held_;
+  release(page);
+  if (references(page) > 0) return;
+  for (size_t layer = 0; layer < layers_; ++layer)
+    device_->discard(layer_data(layer) + static_cast<size_t>(page) * page_bytes_, page_bytes_);
 }
 
 int32_t PagePool::copy(int32_t page) {

@@ -12,7 +12,7 @@ namespace ringkeep::kv {
 
 class PagePool {
  public:
-  // Reserves address space for group.pages_total pages of each layer; memory comes with first use.
+  // Reserves address space for the pages of sequences and snapshots; memory comes with first use.
   static Result<PagePool> create(const GroupPlan& group, kernels::Device& device);
 
   int64_t used() const { return used_; }
@@ -25,6 +25,11 @@ class PagePool {
   int32_t take();
   void share(int32_t page) { ++references_[static_cast<size_t>(page)]; }
   void release(int32_t page);
+  // A reference of a snapshot. The last one gives the page's memory back to the device.
+  void hold(int32_t page);
+  void let_go(int32_t page);
+  bool held(int32_t page) const { return holds_[static_cast<size_t>(page)] > 0; }
+  int64_t pages_held() const { return pages_held_; }
   // Takes a page, copies the bytes of `page` in every layer, and gives up one reference to `page`.
   int32_t copy(int32_t page);
   // Gives the memory above the highest page in use back to the device.
@@ -32,7 +37,10 @@ class PagePool {
 
   std::byte* layer_data(size_t layer_in_group) const;  // page 0
   size_t page_bytes() const { return page_bytes_; }
-  size_t bytes_used() const { return static_cast<size_t>(used_) * page_bytes_ * layers_; }
+  size_t bytes_of_pages(int64_t pages) const {
+    return static_cast<size_t>(pages) * page_bytes_ * layers_;
+  }
+  size_t bytes_used() const { return bytes_of_pages(used_); }
 
  private:
   kernels::Device* device_ = nullptr;
@@ -40,9 +48,11 @@ class PagePool {
   size_t layers_ = 0;
   size_t page_bytes_ = 0;
   std::vector<int32_t> references_;  // [page]
+  std::vector<int32_t> holds_;       // [page] references of snapshots, of those above
   std::set<int32_t> free_;           // of the pages below next_
   int32_t next_ = 0;                 // pages at and above it have no memory
   int64_t used_ = 0;
+  int64_t pages_held_ = 0;
 };
 
 }  // namespace ringkeep::kv

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "kv/budget.h"
 #include "kv/codec_flags.h"
@@ -32,6 +33,8 @@ Status check_flags(const CacheFlags& flags) {
   RK_TRY(check_range("--chunk", flags.chunk, 1, kMaxIndices));
   RK_TRY(check_range("the rollback margin", flags.rollback, 0, kMaxIndices));
   RK_TRY(check_range("--parallel", flags.parallel, 1, kMaxParallel));
+  RK_TRY(check_range("--prefix-cache-bytes", flags.prefix_cache_bytes, -1,
+                     std::numeric_limits<int64_t>::max()));
   if (flags.keep > 0 && flags.max_kv_size == 0)
     return make_error(ErrorKind::usage,
                       "--keep {} pins first tokens of a bounded cache; give --max-kv-size N too, "
@@ -63,6 +66,7 @@ class Planner {
     settle_codecs();
     for (size_t i = 0; i < config_.layers.size(); ++i) plan_layer(static_cast<int>(i));
     groups_.add_totals();
+    groups_.add_snapshots(flags_.prefix_cache_bytes);
     warn_about_groups();
     warn_about_hot();
     return std::move(plan_);
@@ -181,6 +185,8 @@ class Planner {
     if (any_quantized()) require(Feature::quantize);
     if (plan_.parallel > 1) require(Feature::batch);
     if (plan_.rollback > 0) require(Feature::rollback);
+    if (flags_.prefix_cache_bytes != 0) require(Feature::reuse);
+    if (flags_.save) require(Feature::save);
   }
 
   void plan_shared(LayerPlan& layer, const LayerSpec& spec) {

@@ -48,13 +48,14 @@ struct GroupPlan {
   int64_t window = 0;
   int64_t keep = 0;
   int64_t chunk_size = 0;
-  bool before_start = false;  // the f16 group of sequences shorter than --quantized-kv-start
-  bool hot = false;           // the hot tier of another group of the same layers (--kv-hot)
-  std::vector<int> layers;    // model layer indices, in storage order (shared ones excluded)
-  size_t page_bytes = 0;      // of one layer
-  int64_t pages_decode = 0;   // bound of one sequence while decoding
-  int64_t pages_prefill = 0;  // further pages that exist only while prefilling
-  int64_t pages_total = 0;    // of the pool
+  bool before_start = false;    // the f16 group of sequences shorter than --quantized-kv-start
+  bool hot = false;             // the hot tier of another group of the same layers (--kv-hot)
+  std::vector<int> layers;      // model layer indices, in storage order (shared ones excluded)
+  size_t page_bytes = 0;        // of one layer
+  int64_t pages_decode = 0;     // bound of one sequence while decoding
+  int64_t pages_prefill = 0;    // further pages that exist only while prefilling
+  int64_t pages_total = 0;      // of the sequences' share of the pool
+  int64_t pages_snapshots = 0;  // further pages that snapshots may come to hold
 };
 
 struct KvPlan {
@@ -67,10 +68,11 @@ struct KvPlan {
   int64_t rollback = 0;
   int64_t quantized_start = 0;  // 0 also when nothing is quantized
   int parallel = 1;
-  size_t kv_bytes = 0;          // all sequences, while decoding
-  size_t kv_prefill_bytes = 0;  // further bytes that exist only while prefilling
-  size_t budget = 0;            // --kv-budget; 0: none
-  std::string budget_codec;     // what it chose, as --kv-bits takes it; empty: nothing
+  size_t kv_bytes = 0;            // all sequences, while decoding
+  size_t kv_prefill_bytes = 0;    // further bytes that exist only while prefilling
+  size_t prefix_cache_bytes = 0;  // further bytes that snapshots may hold
+  size_t budget = 0;              // --kv-budget; 0: none
+  std::string budget_codec;       // what it chose, as --kv-bits takes it; empty: nothing
   std::vector<std::string> warnings;
   bool runnable() const { return refusals.empty(); }
   // Rows that a sequence may hold: ctx, or with --max-kv-size as many as an index can count.

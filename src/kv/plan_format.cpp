@@ -118,6 +118,8 @@ std::string format_plan(const KvPlan& plan) {
                         plan.budget_codec);
   text += fmt::format("\ncache {} while decoding, {} more while prefilling\n",
                       bytes_text(plan.kv_bytes), bytes_text(plan.kv_prefill_bytes));
+  if (plan.prefix_cache_bytes > 0)
+    text += fmt::format("prefix cache {} at most\n", bytes_text(plan.prefix_cache_bytes));
   for (const std::string& warning : plan.warnings) text += "warning: " + warning + '\n';
   for (const Refusal& refusal : plan.refusals) text += "refused: " + refusal_line(refusal) + '\n';
   return text;

@@ -93,4 +93,20 @@ void PlanGroups::add_totals() {
   plan_.kv_prefill_bytes = static_cast<size_t>(prefill);
 }
 
+// Each group could come to hold the whole budget: address space is reserved for that, while the
+// store counts the bytes of all groups together.
+void PlanGroups::add_snapshots(int64_t bytes) {
+  const size_t budget = bytes < 0 ? plan_.kv_bytes : static_cast<size_t>(bytes);
+  if (budget > kMaxPoolBytes / (plan_.groups.size() + 1))
+    return plan_.refusals.push_back(
+        {-1, "", "prefix-cache-bytes",
+         fmt::format("{} bytes for snapshots in each of {} groups are more than can be addressed",
+                     budget, plan_.groups.size())});
+  plan_.prefix_cache_bytes = budget;
+  for (GroupPlan& group : plan_.groups)
+    group.pages_snapshots =
+        std::min(static_cast<int64_t>(budget / (group.page_bytes * group.layers.size())),
+                 std::max<int64_t>(0, kMaxIndices - group.pages_total));
+}
+
 }  // namespace ringkeep::kv

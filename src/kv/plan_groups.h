@@ -26,6 +26,8 @@ class PlanGroups {
   int join(const LayerPlan& layer, const kernels::KvGeometry& geometry, Role role);
   // Once all layers have joined: bytes of every layer and of the whole, or refusals.
   void add_totals();
+  // Then: pages for snapshots of `bytes` in all; < 0: as much as the sequences may hold.
+  void add_snapshots(int64_t bytes);
 
  private:
   void size_group(GroupPlan& group, const kernels::KvGeometry& geometry) const;

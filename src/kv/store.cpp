@@ -193,10 +193,20 @@ std::span<const LayerStorage> Store::storage(int layer) const {
   return state_->storage[static_cast<size_t>(layer)];
 }
 
+GroupStorage Store::place(int layer, int group) const {
+  const auto& layers = state_->plan.groups[static_cast<size_t>(group)].layers;
+  const auto found = std::find(layers.begin(), layers.end(), layer);
+  RK_CHECK(found != layers.end(), "layer {} is not in group {}", layer, group);
+  const PagePool& pool = state_->groups[static_cast<size_t>(group)].pool;
+  return {group, pool.layer_data(static_cast<size_t>(found - layers.begin())),
+          static_cast<int64_t>(pool.page_bytes())};
+}
+
 std::vector<GroupUsage> Store::usage() const {
   std::vector<GroupUsage> usage;
   for (const Group& group : state_->groups)
-    usage.push_back({group.pool.used(), group.pool.total(), group.pool.bytes_used()});
+    usage.push_back(
+        {group.pool.used(), group.pool.total(), group.pool.bytes_used(), group.pool.pages_held()});
   return usage;
 }
 

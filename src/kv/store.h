@@ -14,6 +14,7 @@
 namespace ringkeep::kv {
 
 using SequenceId = int32_t;
+using SnapshotId = int64_t;
 
 // Rows that one sequence adds in a step.
 struct StepEntry {
@@ -51,7 +52,8 @@ struct LayerStorage : GroupStorage {
 struct GroupUsage {
   int64_t pages_used = 0;
   int64_t pages_total = 0;
-  size_t bytes_used = 0;  // all layers of the group
+  size_t bytes_used = 0;   // all layers of the group
+  int64_t pages_held = 0;  // of those used, by snapshots
 };
 
 class Store {
@@ -69,6 +71,28 @@ class Store {
   // A sequence with the same committed rows; pages are shared, a partly filled one copied on write.
   Result<SequenceId> fork(SequenceId from);
   void close(SequenceId sequence);
+
+  // Snapshots: what a sequence needs to go on exactly from its present length, by reference to
+  // its pages. They take no place among the sequences. The pages that snapshots hold, each counted
+  // once and whoever else holds it, take plan().prefix_cache_bytes at most; pages of their own are
+  // set aside for them, so that no sequence ever fails for their sake.
+  // Fails (refused) beyond that budget. No step may be open.
+  Result<SnapshotId> freeze(SequenceId sequence);
+  void drop(SnapshotId snapshot);
+  // A sequence that goes on from the first `length` rows of the snapshot; can_thaw() must agree.
+  // Nothing before `length` can be rolled back. Fails (runtime) when all sequences are open.
+  Result<SequenceId> thaw(SnapshotId snapshot, int64_t length);
+  // Whether the snapshot holds every row that rows at and after `length` can see.
+  bool can_thaw(SnapshotId snapshot, int64_t length) const;
+  int64_t snapshot_length(SnapshotId snapshot) const;
+  size_t freeze_bytes(SequenceId sequence) const;  // of the pages that freeze() would hold
+  size_t snapshot_bytes() const;                   // of the pages that snapshots hold
+  // A sequence of `length` rows whose contents are still to be written (a saved cache), with pages
+  // for the rows that needed() tells. Fails (runtime): no free sequence or pages, longer than ctx.
+  Result<SequenceId> restore(int64_t length);
+  // Token indices of the rows in a group that rows to come can see; empty where the sequence does
+  // not live. Ascending.
+  std::vector<int64_t> needed(SequenceId sequence, int group) const;
 
   // Reserves slots for the rows of a step; a sequence appears once. On failure (runtime: no free
   // pages; longer than ctx) the store is as before. Rows must not straddle max_step_rows().
@@ -91,6 +115,8 @@ class Store {
   // The storage of a layer: one entry, or two with --quantized-kv-start (f16 first). A shared layer
   // has its donor's.
   std::span<const LayerStorage> storage(int layer) const;
+  // The storage in a group of a layer that the group holds.
+  GroupStorage place(int layer, int group) const;
   std::vector<GroupUsage> usage() const;
   size_t bytes_used() const;
   const KvPlan& plan() const;

@@ -1,6 +1,7 @@
 // What a Store holds. Private to the room.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "kv/page_pool.h"
@@ -21,6 +22,13 @@ struct Sequence {
   std::vector<PageTable> tables;  // [groups]; of groups it does not live in: empty
 };
 
+// What a sequence needs to go on from `length`.
+struct Snapshot {
+  int64_t length = 0;
+  bool coded = false;
+  std::vector<PageTable> tables;  // [groups]
+};
+
 // Which sequences live in a group.
 enum class Tenancy : uint8_t { always, before_start, after_start };
 
@@ -35,13 +43,16 @@ struct Store::State {
   KvPlan plan;
   const kernels::Ops* ops = nullptr;
   std::vector<Group> groups;
-  std::vector<Sequence> sequences;                 // [parallel]
+  std::vector<Sequence> sequences;  // [parallel]
+  std::map<SnapshotId, Snapshot> snapshots;
+  SnapshotId next_snapshot = 1;
   std::vector<std::vector<LayerStorage>> storage;  // [model layers]
   kernels::DeviceBuffer slab;                      // float rows on their way from f16 to codes
 
   Sequence& at(SequenceId id);
   const Sequence& at(SequenceId id) const;
   bool lives_in(const Sequence& sequence, const Group& group) const;
+  const Snapshot& snapshot(SnapshotId id) const;
   bool reaches_start(const Sequence& sequence, int64_t rows) const;
 
   Status check_entry(const StepEntry& entry) const;

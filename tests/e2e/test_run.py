@@ -8,8 +8,8 @@ import pytest
 from ringkeep_cli import ok, ok_json, run
 
 PROMPT = "The Debian operating system is"
-KEYS = {"text", "tokens", "finish_reason", "prompt_tokens", "prefill_tok_s", "decode_tok_s",
-        "kv_bytes", "peak_rss_bytes"}
+KEYS = {"text", "tokens", "finish_reason", "prompt_tokens", "cached_tokens", "prefill_tok_s",
+        "decode_tok_s", "kv_bytes", "peak_rss_bytes"}
 
 
 def generate(model, *flags, prompt=PROMPT):

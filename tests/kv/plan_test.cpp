@@ -507,7 +507,7 @@ TEST(Plan, TableForAPerson) {
 
 TEST(Caps, EveryCellHasAnAnswer) {
   for (int c = 0; c < 6; ++c)
-    for (int f = 0; f < 7; ++f) {
+    for (int f = 0; f < 8; ++f) {
       const auto cache = static_cast<CacheClass>(c);
       const auto feature = static_cast<Feature>(f);
       EXPECT_STRNE(cache_class_name(cache), "");
@@ -516,8 +516,8 @@ TEST(Caps, EveryCellHasAnAnswer) {
     }
   for (const CacheClass cache : {CacheClass::full, CacheClass::bounded, CacheClass::ring,
                                  CacheClass::chunked, CacheClass::shared})
-    for (const Feature feature :
-         {Feature::run, Feature::quantize, Feature::batch, Feature::rollback})
+    for (const Feature feature : {Feature::run, Feature::quantize, Feature::batch,
+                                  Feature::rollback, Feature::reuse, Feature::save})
       EXPECT_EQ(unsupported_reason(cache, feature), "");
 }
 

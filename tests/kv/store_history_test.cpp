@@ -18,8 +18,9 @@ namespace {
 using kernels::KvSegment;
 using kernels::PageRef;
 
-enum class Do : uint8_t { open, fork, close, step, decode, rollback, too_far };
-constexpr const char* kNames[] = {"open", "fork", "close", "step", "decode", "rollback", "too_far"};
+enum class Do : uint8_t { open, fork, close, step, decode, rollback, too_far, freeze, thaw, drop };
+constexpr const char* kNames[] = {"open",     "fork",    "close",  "step", "decode",
+                                  "rollback", "too_far", "freeze", "thaw", "drop"};
 
 // `seed` decides the details of the operation when it runs, so that any part of a history is one.
 struct Operation {
@@ -59,6 +60,7 @@ class Player {
                              kNames[static_cast<int>(history[i].what)], history[i].seed, wrong_);
     }
     while (wrong_.empty() && !sequences_.empty()) close(sequences_.begin()->first);
+    while (wrong_.empty() && !snapshots_.empty()) drop(snapshots_.begin()->first);
     for (const GroupUsage& usage : store_->usage())
       expect(usage.pages_used == 0, "{} pages are used by nobody", usage.pages_used);
     return wrong_;
@@ -77,6 +79,8 @@ class Player {
   }
 
   void apply(Do what) {
+    if (what == Do::thaw && !snapshots_.empty()) return thaw(any_snapshot());
+    if (what == Do::drop && !snapshots_.empty()) return drop(any_snapshot());
     if (sequences_.empty() || what == Do::open) return open();
     switch (what) {
       case Do::open: break;
@@ -86,6 +90,9 @@ class Player {
       case Do::decode: return step(true);
       case Do::rollback: return rollback(any());
       case Do::too_far: return too_far(any());
+      case Do::freeze: return freeze(any());
+      case Do::thaw:
+      case Do::drop: break;
     }
   }
 
@@ -103,6 +110,63 @@ class Player {
     if (!id.ok()) return;
     sequences_[*id] = sequences_[from];
     forked_ = true;
+  }
+
+  void freeze(SequenceId id) {
+    const auto before = picture();
+    const size_t bytes = store_->freeze_bytes(id), held = store_->snapshot_bytes();
+    auto snapshot = store_->freeze(id);
+    // The pages that other snapshots hold already are not counted twice.
+    expect(snapshot.ok() || held + bytes > plan_.prefix_cache_bytes, "freeze: {}",
+           snapshot.ok() ? std::string() : snapshot.error().message);
+    expect(snapshot.ok() || picture() == before, "a refused freeze changed the store");
+    if (!snapshot.ok()) return;
+    forked_ = true;
+    snapshots_[*snapshot] = sequences_[id];
+    expect(store_->snapshot_length(*snapshot) == sequences_[id].length(), "length of a snapshot");
+    expect(store_->snapshot_bytes() >= std::max(held, bytes), "bytes of snapshots");
+  }
+
+  SnapshotId any_snapshot() {
+    auto it = snapshots_.begin();
+    std::advance(it, below(static_cast<int64_t>(snapshots_.size())));
+    return it->first;
+  }
+
+  // Whether every row that a row at or after `length` sees is one that a row at or after the
+  // snapshot's length sees: those are what a snapshot promises to hold.
+  bool naive_can_thaw(const NaiveSequence& snapshot, int64_t length) const {
+    if (snapshot.coded && length < plan_.quantized_start) return false;
+    for (size_t g = 0; g < plan_.groups.size(); ++g)
+      for (int64_t k = 0; k < length; ++k) {
+        const int64_t end = snapshot.length();
+        if (naive_visible(plan_.groups[g], length, k, length) &&
+            !naive_visible(plan_.groups[g], end, k, end))
+          return false;
+      }
+    return true;
+  }
+
+  void thaw(SnapshotId snapshot) {
+    NaiveSequence copy = snapshots_[snapshot];
+    if (below(3) == 0) copy.rollback(std::min(copy.length(), below(100)));
+    const int64_t length = copy.length();
+    const bool can = store_->can_thaw(snapshot, length);
+    expect(!can || naive_can_thaw(snapshots_[snapshot], length), "can_thaw({}) of {} rows", length,
+           snapshots_[snapshot].length());
+    expect(can || length < snapshots_[snapshot].length(), "a snapshot cannot go on");
+    if (!can) return;
+    auto id = store_->thaw(snapshot, length);
+    const bool room = static_cast<int>(sequences_.size()) < plan_.parallel;
+    expect(id.ok() == room, "thaw with {} of {} open", sequences_.size(), plan_.parallel);
+    if (!id.ok()) return;
+    copy.floor = length;
+    sequences_[*id] = copy;
+  }
+
+  void drop(SnapshotId snapshot) {
+    store_->drop(snapshot);
+    snapshots_.erase(snapshot);
   }
 
   void close(SequenceId id) {
@@ -361,6 +425,7 @@ class Player {
         held += static_cast<int64_t>(pages.size());
         bound += most;
       }
+      bound += usage[g].pages_held;
       expect(usage[g].pages_used <= bound, "group {}: {} pages in use, planned {}", g,
              usage[g].pages_used, bound);
       expect(forked_ || usage[g].pages_used == held, "group {}: {} pages in use, {} hold rows", g,
@@ -368,12 +433,14 @@ class Player {
       bytes += static_cast<size_t>(usage[g].pages_used) * group.page_bytes * group.layers.size();
     }
     expect(store_->bytes_used() == bytes, "bytes in use");
-    expect(bytes <= plan_.kv_bytes + plan_.kv_prefill_bytes, "bytes beyond the plan");
+    const size_t held = store_->snapshot_bytes();
+    expect(held <= plan_.prefix_cache_bytes, "snapshots hold {} bytes", held);
+    expect(bytes <= plan_.kv_bytes + plan_.kv_prefill_bytes + held, "bytes beyond the plan");
   }
 
   // Everything that can be asked about the store, for "nothing changed".
   std::vector<int64_t> picture() const {
-    std::vector<int64_t> all;
+    std::vector<int64_t> all = {static_cast<int64_t>(store_->snapshot_bytes())};
     for (const GroupUsage& usage : store_->usage()) all.push_back(usage.pages_used);
     for (const auto& [id, sequence] : sequences_) {
       all.insert(all.end(),
@@ -392,6 +459,7 @@ class Player {
   KvPlan plan_;
   std::unique_ptr<Store> store_;
   std::map<SequenceId, NaiveSequence> sequences_;
+  std::map<SnapshotId, NaiveSequence> snapshots_;
   std::mt19937 random_;
   float next_number_ = 0.0f;
   bool forked_ = false;
@@ -421,10 +489,9 @@ std::string describe(const Setting& setting, const History& history) {
   const CacheFlags& f = setting.flags;
   std::string text = fmt::format(
       "{}: --kv-bits {} --kv-hot {} --quantized-kv-start {} --max-kv-size {} --keep {} --ctx {} "
-      "--chunk {} "
-      "--parallel {}, rollback {}{}\n",
+      "--chunk {} --parallel {}, rollback {}, prefix cache {}{}\n",
       setting.name, f.kv_bits, *f.kv_hot, f.quantized_kv_start, f.max_kv_size, f.keep, f.ctx,
-      f.chunk, f.parallel, f.rollback, setting.starved ? ", starved" : "");
+      f.chunk, f.parallel, f.rollback, f.prefix_cache_bytes, setting.starved ? ", starved" : "");
   for (const Operation& op : history)
     text += fmt::format("  {} {}\n", kNames[static_cast<int>(op.what)], op.seed);
   return text;
@@ -444,6 +511,7 @@ Setting random_setting(const std::string& name, const ModelConfig& config, Cache
   flags.chunk = pick<int64_t>(random, {1, 7, 64, 100, 512});
   flags.ctx = flags.max_kv_size > 0 ? 0 : pick<int64_t>(random, {30, 200, 1000, 1500});
   flags.parallel = pick(random, {1, 1, 2, 4});
+  flags.prefix_cache_bytes = pick<int64_t>(random, {0, 20'000, 100'000, -1});
   return {name, config, flags, random() % 5 == 0};
 }
 
@@ -452,10 +520,11 @@ History random_history(std::mt19937& random) {
   const size_t length = 10 + random() % 90;
   while (history.size() < length)
     history.push_back(
-        {pick(random, {Do::open,     Do::fork,     Do::close,  Do::step, Do::step,   Do::step,
-                       Do::step,     Do::step,     Do::step,   Do::step, Do::step,   Do::step,
-                       Do::step,     Do::step,     Do::step,   Do::step, Do::decode, Do::decode,
-                       Do::rollback, Do::rollback, Do::too_far}),
+        {pick(random, {Do::open,     Do::fork,     Do::close,   Do::step,   Do::step,   Do::step,
+                       Do::step,     Do::step,     Do::step,    Do::step,   Do::step,   Do::step,
+                       Do::step,     Do::step,     Do::step,    Do::step,   Do::decode, Do::decode,
+                       Do::rollback, Do::rollback, Do::too_far, Do::freeze, Do::freeze, Do::freeze,
+                       Do::thaw,     Do::thaw,     Do::drop}),
          static_cast<uint32_t>(random())});
   return history;
 }

@@ -299,6 +299,7 @@ class Matrix : public ::testing::TestWithParam<Layout> {
     flags.chunk = 97;
     flags.parallel = 3;
     flags.rollback = 8;
+    flags.prefix_cache_bytes = 1 << 24;
     return flags;
   }
   KvPlan plan(const CacheFlags& flags) const {
@@ -407,6 +408,20 @@ void Matrix::modes(const KvPlan& plan, const Text& text, const Outputs& expected
     store.close(trunk.id), store.close(branch.id), store.close(stray.id);
   }
 
+  {  // A snapshot outlives its sequence.
+    const int64_t at = tokens - 45;
+    auto reader = rig.open(text);
+    rig.read(reader, at, 40);
+    const auto snapshot = store.freeze(reader.id);
+    ASSERT_TRUE(snapshot.ok());
+    rig.read(reader, tokens, 9);
+    store.close(reader.id);
+    auto again = rig.reader(store.thaw(*snapshot).value(), text);
+    rig.read(again, tokens, 13);
+    expect_rows(again.out, expected, at, tokens, "from a snapshot");
+    store.close(again.id);
+    store.drop(*snapshot);
+  }
   for (const GroupUsage& usage : store.usage()) ASSERT_EQ(usage.pages_used, 0);
 }
 

@@ -188,6 +188,8 @@ void hadamard(float* x, int dim) {
 void set_host_kv_layout(Ops& ops) {
   ops.kv_page_bytes = page_bytes;
   ops.kv_supported = supported;
+  ops.kv_export = host_kv_export;
+  ops.kv_import = host_kv_import;
 }
 
 }  // namespace ringkeep::kernels

@@ -78,6 +78,10 @@ inline int hadamard_block(int dim) { return dim & -dim; }
 // stride 1 up, then one multiplication, so that every implementation rounds alike.
 void hadamard(float* x, int dim);
 
+// Rows between pages and the canonical layout (kv_rows.h).
+void host_kv_export(const KvRowsParams& p, Exec& exec);
+void host_kv_import(const KvRowsParams& p, Exec& exec);
+
 void set_host_kv_layout(Ops& ops);
 
 }  // namespace ringkeep::kernels

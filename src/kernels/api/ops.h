@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "kernels/api/device.h"
+#include "kernels/api/kv_rows.h"
 #include "kernels/api/params.h"
 
 namespace ringkeep::kernels {
@@ -64,6 +65,9 @@ struct Ops {
   // Physical cache: bytes of a page of one layer; empty string or why the geometry is not possible.
   size_t (*kv_page_bytes)(const KvGeometry&) = nullptr;
   std::string (*kv_supported)(const KvGeometry&) = nullptr;
+  // Rows of one layer to the canonical layout of kv_rows.h, and back, bit for bit.
+  void (*kv_export)(const KvRowsParams&, Exec&) = nullptr;
+  void (*kv_import)(const KvRowsParams&, Exec&) = nullptr;
 };
 
 // Runs the first kernel of the table that supports the problem.
