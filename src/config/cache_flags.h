@@ -11,6 +11,7 @@ struct CacheFlags {
   std::string kv_bits = "f16";             // CODEC, or full=CODEC+sliding=CODEC
   std::optional<std::string> kv_key_bits;  // overrides the K half of kv_bits: f16 8 6 5 4 3 2
   std::optional<std::string> kv_value_bits;
+  std::string kv_calibration;          // file of measured K balance factors, or empty
   std::string kv_scheme = "hadamard";  // hadamard | affine
   int kv_group_size = 0;               // 0: the scheme's default (hadamard: whole row; affine: 64)
   int64_t quantized_kv_start = 0;      // rows with a lower index read f16

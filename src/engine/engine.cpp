@@ -8,6 +8,7 @@
 #include "engine/generation.h"
 #include "engine/scheduler.h"
 #include "models/model.h"
+#include "weights/calibration.h"
 
 namespace ringkeep::engine {
 namespace {
@@ -16,6 +17,13 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The factors of --kv-calibration, or none.
+Result<weights::KeyBalance> calibrated_balance(const CacheFlags& flags,
+                                               const checkpoint::Checkpoint& checkpoint) {
+  if (flags.kv_calibration.empty()) return weights::KeyBalance{};
+  return RK_TRY(weights::load_calibration(flags.kv_calibration, checkpoint)).balance;
 }
 
 constexpr size_t kFinishedStats = 1024;  // finished generations whose statistics are kept
@@ -47,6 +55,9 @@ struct Engine::State {
   std::map<int64_t, GenerationStats> finished;
   Buffer logits;  // [max_logit_rows, vocab] float32
 
+  // A new, empty cache of that plan, and the K balance that its codecs want: `measured`, or without
+  // it the one of the weights. On failure the old one stays.
+  Status install(const kv::KvPlan& plan, const weights::KeyBalance& measured);
   int64_t context_limit() const { return store->plan().max_length(); }
   Status run(const StepPlan& plan, std::vector<Generation*>& running, models::Batch& batch,
              kv::KvBatch& kv_batch);
@@ -64,6 +75,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   auto plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
   if (!plan.runnable()) return kv::refusal_error(plan);
   RK_TRY(models::check_family(checkpoint.config));
+  auto balance = RK_TRY(calibrated_balance(options.cache, checkpoint));
 
   std::unique_ptr<Engine> engine(new Engine());
   engine->state_ = std::make_unique<State>(std::move(checkpoint), ops, device);
@@ -72,18 +84,54 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
     s.tokenizer = RK_TRY(text::Tokenizer::create(std::move(s.checkpoint.tokenizer)));
   s.max_rows = std::max<int64_t>(plan.chunk, plan.parallel);
 
-  models::ModelOptions model_options{.max_rows = s.max_rows, .exact = options.exact};
-  model_options.load.pack = {options.weight_bits, options.weight_group};
-  for (const auto& layer : plan.layers)
-    model_options.load.balance_k.push_back(layer.geometry.k.scheme == kernels::KvScheme::hadamard);
+  const models::ModelOptions model_options{.max_rows = s.max_rows,
+                                           .exact = options.exact,
+                                           .pack = {options.weight_bits, options.weight_group}};
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
-  s.store = RK_TRY(kv::Store::create(plan, device, ops));
+  RK_TRY(s.install(plan, balance));
   s.logits =
       RK_TRY(Buffer::allocate(static_cast<size_t>(s.model->max_logit_rows()) *
                               static_cast<size_t>(s.checkpoint.config.vocab_size) * sizeof(float)));
   return engine;
 }
 
+Status Engine::State::install(const kv::KvPlan& plan, const weights::KeyBalance& measured) {
+  auto fresh = RK_TRY(kv::Store::create(plan, exec.device(), ops));
+  const weights::KeyBalance& source = measured.empty() ? model->weights().balance : measured;
+  weights::KeyBalance balance(plan.layers.size());
+  for (const auto& layer : plan.layers) {
+    if (layer.geometry.k.scheme != kernels::KvScheme::hadamard) continue;
+    const int donor = layer.donor >= 0 ? layer.donor : layer.index;  // whose keys it reads
+    balance[static_cast<size_t>(layer.index)] = source[static_cast<size_t>(donor)];
+  }
+  RK_TRY(model->set_key_balance(balance, exec.device()));
+  store = std::move(fresh);
+  return {};
+}
+
+Status Engine::set_cache(const CacheFlags& flags) {
+  State& s = *state_;
+  if (!s.generations.empty())
+    return make_error(ErrorKind::usage, "the cache cannot be changed while {} generations run",
+                      s.generations.size());
+  auto plan = RK_TRY(kv::make_plan(config(), flags, s.ops));
+  if (!plan.runnable()) return kv::refusal_error(plan);
+  if (const int64_t rows = std::max<int64_t>(plan.chunk, plan.parallel); rows > s.max_rows)
+    return make_error(ErrorKind::usage,
+                      "the cache asks for steps of {} rows (--chunk, --parallel), the engine was "
+                      "loaded for {} at most",
+                      rows, s.max_rows);
+  return s.install(plan, RK_TRY(calibrated_balance(flags, s.checkpoint)));
+}
+
+void Engine::observe_keys(models::KeyStatistics* statistics) {
+  state_->model->observe_keys(statistics);
+}
+
+const checkpoint::Checkpoint& Engine::checkpoint() const { return state_->checkpoint; }
+const weights::KeyBalance& Engine::weight_balance() const {
+  return state_->model->weights().balance;
+}
 const ModelConfig& Engine::config() const { return state_->checkpoint.config; }
 const kv::KvPlan& Engine::plan() const { return state_->store->plan(); }
 const kv::Store& Engine::store() const { return *state_->store; }

@@ -14,6 +14,7 @@
 #include "engine/sampling.h"
 #include "kernels/api/ops.h"
 #include "kv/store.h"
+#include "models/key_statistics.h"
 #include "text/tokenizer.h"
 
 namespace ringkeep::engine {
@@ -61,6 +62,9 @@ class Engine {
                                               const EngineOptions& options, const kernels::Ops& ops,
                                               kernels::Device& device);
   ~Engine();
+  // Another cache for the loaded weights; whatever was cached is dropped. Errors: as of load, and
+  // usage while generations run or for larger steps than load was given. A failure changes nothing.
+  Status set_cache(const CacheFlags& flags);
 
   const ModelConfig& config() const;
   const kv::KvPlan& plan() const;
@@ -77,6 +81,12 @@ class Engine {
   bool idle() const;
   void cancel(int64_t id);
   GenerationStats stats(int64_t id) const;  // of a running generation or the last finished ones
+
+  // Measures the queries and keys of every row that runs from now on (calibration), as they enter
+  // the cache: with an f16 or affine cache, those of the model. Null: no more.
+  void observe_keys(models::KeyStatistics* statistics);
+  const checkpoint::Checkpoint& checkpoint() const;
+  const weights::KeyBalance& weight_balance() const;  // without data; see DecoderWeights
 
   // Teacher-forced logits of positions [begin, end) of `tokens`, in prefill steps of `chunk` rows.
   // row(position, logits [vocab]) is called in order.

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/api/ops.h"
 #include "kv/store.h"
+#include "models/key_statistics.h"
 #include "weights/decoder_weights.h"
 
 namespace ringkeep::models {
@@ -31,6 +32,12 @@ class Model {
   // max_logit_rows() rows a call.
   virtual void logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) = 0;
   virtual int64_t max_logit_rows() const = 0;
+  // Keys are multiplied by c per channel before RoPE, and queries divided by it, from now on:
+  // scores stay as they are. `balance` [layers]; a layer's c must be equal within each rotary pair.
+  // Fails (runtime) without memory, and then changes nothing.
+  virtual Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) = 0;
+  // Every forward adds its rows to `statistics` from now on; null: none.
+  virtual void observe_keys(KeyStatistics* statistics) = 0;
   virtual const weights::DecoderWeights& weights() const = 0;
   virtual size_t activation_bytes() const = 0;
 };
@@ -38,7 +45,7 @@ class Model {
 struct ModelOptions {
   int64_t max_rows = 512;  // of a step
   bool exact = false;      // float32 activations in the weight products
-  weights::LoadOptions load;
+  weights::PackOptions pack;
 };
 
 // Families that this build can run, and whether `family` is one of them.

@@ -53,7 +53,7 @@ Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoi
                                           const ModelOptions& options, const kernels::Ops& ops,
                                           kernels::Device& device) {
   RK_TRY(check_family(checkpoint.config));
-  auto weights = RK_TRY(weights::load_decoder(checkpoint, options.load, ops, device));
+  auto weights = RK_TRY(weights::load_decoder(checkpoint, options.pack, ops, device));
   auto activations = RK_TRY(Activations::allocate(checkpoint.config, options.max_rows, device));
   auto ropes = RK_TRY(RopeTables::create(checkpoint.config, options.max_rows, device));
   return find(checkpoint.config.family)

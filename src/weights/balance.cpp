@@ -6,15 +6,15 @@
 namespace ringkeep::weights {
 namespace {
 
-// Root mean square of the weights over each channel's rotary pair, floored. [dim]
-std::vector<double> pair_rms(const std::vector<float>& weight, int rotary_dim) {
-  const int dim = static_cast<int>(weight.size());
+// Root mean square over each channel's rotary pair, floored. [dim]
+std::vector<double> pair_rms(const std::vector<float>& channels, int rotary_dim) {
+  const int dim = static_cast<int>(channels.size());
   const int pairs = rotary_dim / 2;
-  std::vector<double> rms(weight.size());
+  std::vector<double> rms(channels.size());
   for (int i = 0; i < dim; ++i) {
     const int other = i < pairs ? i + pairs : i < 2 * pairs ? i - pairs : i;
-    const double a = weight[static_cast<size_t>(i)];
-    const double b = weight[static_cast<size_t>(other)];
+    const double a = channels[static_cast<size_t>(i)];
+    const double b = channels[static_cast<size_t>(other)];
     rms[static_cast<size_t>(i)] = std::sqrt((a * a + b * b) / 2.0);
   }
   const double floor = std::max(1e-3 * *std::max_element(rms.begin(), rms.end()), 1e-30);
@@ -24,10 +24,10 @@ std::vector<double> pair_rms(const std::vector<float>& weight, int rotary_dim) {
 
 }  // namespace
 
-std::vector<float> balance_from_norms(const std::vector<float>& q_norm,
-                                      const std::vector<float>& k_norm, int rotary_dim) {
-  const auto q = pair_rms(q_norm, rotary_dim);
-  const auto k = pair_rms(k_norm, rotary_dim);
+std::vector<float> key_balance(const std::vector<float>& q_channels,
+                               const std::vector<float>& k_channels, int rotary_dim) {
+  const auto q = pair_rms(q_channels, rotary_dim);
+  const auto k = pair_rms(k_channels, rotary_dim);
   double mean_log = 0.0;
   for (size_t i = 0; i < q.size(); ++i) mean_log += 0.5 * std::log(q[i] / k[i]);
   mean_log /= static_cast<double>(q.size());

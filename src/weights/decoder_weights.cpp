@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "weights/balance.h"
 #include "weights/names.h"
 
 namespace ringkeep::weights {
@@ -16,7 +15,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 // Loads parts by name, with the shape that the configuration asks for.
 class Loader {
  public:
-  Loader(const checkpoint::Checkpoint& checkpoint, const LoadOptions& options,
+  Loader(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
          const kernels::Ops& ops, kernels::Device& device)
       : checkpoint_(checkpoint),
         config_(checkpoint.config),
@@ -30,7 +29,7 @@ class Loader {
   Status matrix(Part part, int layer, int64_t rows, int64_t cols, OwnedTensor& out,
                 const RowOrder& order = {}) {
     const auto* source = RK_TRY(required(part, layer, ".weight", {rows, cols}));
-    out = RK_TRY(pack_matrix(*source, file_of(*source), order, options_.pack, ops_, device_));
+    out = RK_TRY(pack_matrix(*source, file_of(*source), order, options_, ops_, device_));
     packed_bytes += out.buffer.size();
     progress_.update(++done_);
     return {};
@@ -90,7 +89,7 @@ class Loader {
 
   const checkpoint::Checkpoint& checkpoint_;
   const ModelConfig& config_;
-  const LoadOptions& options_;
+  const PackOptions& options_;
   const kernels::Ops& ops_;
   kernels::Device& device_;
   std::string prefix_;
@@ -109,23 +108,17 @@ RowOrder undo_interleave(int heads, int dim) {
   return order;
 }
 
-Status load_qk_norms(Loader& loader, int index, const LayerSpec& spec, bool balance,
-                     LayerWeights& layer) {
-  auto q = RK_TRY(loader.values(Part::q_norm, index, ".weight", spec.k_dim));
-  auto k = RK_TRY(loader.values(Part::k_norm, index, ".weight", spec.k_dim));
-  if (balance) {
-    const auto c = balance_from_norms(q, k, spec.rope.rotary_dim);
-    for (size_t i = 0; i < c.size(); ++i) {
-      q[i] /= c[i];
-      k[i] *= c[i];
-    }
-  }
+Status load_qk_norms(Loader& loader, int index, const LayerSpec& spec, LayerWeights& layer,
+                     std::vector<float>& balance) {
+  const auto q = RK_TRY(loader.values(Part::q_norm, index, ".weight", spec.k_dim));
+  const auto k = RK_TRY(loader.values(Part::k_norm, index, ".weight", spec.k_dim));
+  balance = key_balance(q, k, spec.rope.rotary_dim);
   RK_TRY(loader.keep(q, layer.q_norm));
   return loader.keep(k, layer.k_norm);
 }
 
-Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int index, bool balance,
-                  LayerWeights& layer) {
+Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int index,
+                  LayerWeights& layer, std::vector<float>& balance) {
   const ModelConfig& config = checkpoint.config;
   const LayerSpec& spec = config.layers[static_cast<size_t>(index)];
   const int64_t hidden = config.hidden;
@@ -149,7 +142,7 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
   RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
   RK_TRY(loader.bias(Part::o, index, hidden, layer.o_bias));
-  if (config.qk_norm) RK_TRY(load_qk_norms(loader, index, spec, balance, layer));
+  if (config.qk_norm) RK_TRY(load_qk_norms(loader, index, spec, layer, balance));
   RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
   RK_TRY(loader.matrix(Part::gate, index, config.ffn_hidden, hidden, layer.gate));
   RK_TRY(loader.matrix(Part::up, index, config.ffn_hidden, hidden, layer.up));
@@ -164,7 +157,7 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
 }  // namespace
 
 Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
-                                    const LoadOptions& options, const kernels::Ops& ops,
+                                    const PackOptions& options, const kernels::Ops& ops,
                                     kernels::Device& device) {
   const ModelConfig& config = checkpoint.config;
   Loader loader(checkpoint, options, ops, device);
@@ -176,9 +169,10 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
   if (!config.tied_embeddings)
     RK_TRY(loader.matrix(Part::lm_head, 0, config.vocab_size, config.hidden, weights.lm_head));
   weights.layers.resize(config.layers.size());
+  weights.balance.resize(config.layers.size());
   for (size_t i = 0; i < config.layers.size(); ++i)
-    RK_TRY(load_layer(loader, checkpoint, static_cast<int>(i),
-                      i < options.balance_k.size() && options.balance_k[i], weights.layers[i]));
+    RK_TRY(
+        load_layer(loader, checkpoint, static_cast<int>(i), weights.layers[i], weights.balance[i]));
   weights.packed_bytes = loader.packed_bytes;
   weights.decode_bytes =
       weights.packed_bytes - (weights.lm_head ? weights.embedding.buffer.size() : 0);

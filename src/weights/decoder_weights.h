@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "weights/balance.h"
 #include "weights/packed.h"
 
 namespace ringkeep::weights {
@@ -14,7 +15,7 @@ struct LayerWeights {
   OwnedVector attn_norm;   // [hidden]
   OwnedTensor q, k, v, o;  // [heads * k_dim, hidden], ..., [hidden, heads * v_dim]
   OwnedVector q_bias, k_bias, v_bias, o_bias;
-  OwnedVector q_norm, k_norm;  // [k_dim], K balance folded in where it is on
+  OwnedVector q_norm, k_norm;  // [k_dim]
   OwnedVector post_attn_norm;  // [hidden] Gemma: on the branch, before the residual sum
   OwnedVector ffn_norm;        // [hidden]
   OwnedTensor gate, up, down;  // [ffn, hidden], [ffn, hidden], [hidden, ffn]
@@ -26,21 +27,17 @@ struct DecoderWeights {
   OwnedTensor lm_head;     // [vocab, hidden]; empty when tied to the embedding
   OwnedVector final_norm;  // [hidden]
   std::vector<LayerWeights> layers;
+  KeyBalance balance;       // [layers] without data, from q and k norms; empty where there are none
   size_t packed_bytes = 0;  // of all matrices and vectors
   size_t decode_bytes = 0;  // read by one decode step
 
   const kernels::PackedTensor& head() const { return lm_head ? lm_head.tensor : embedding.tensor; }
 };
 
-struct LoadOptions {
-  PackOptions pack;
-  std::vector<bool> balance_k;  // [layers] fold the K balance into q and k norms
-};
-
 // Finds every tensor under its GGUF or Hugging Face name, checks its shape against the
 // configuration, and repacks it. Errors (input) name the tensor, the expected and the found shape.
 Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
-                                    const LoadOptions& options, const kernels::Ops& ops,
+                                    const PackOptions& options, const kernels::Ops& ops,
                                     kernels::Device& device);
 
 // Bytes that the packed weights would take, from the tensor table alone.

@@ -105,6 +105,20 @@ TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
       p.x = got.data();
       kernel.run(p, exec_);
       expect_close(got, want, 4e-6f, kernel.name);
+      // A multiplication without a norm, by weights of each head.
+      const auto weights = random(static_cast<size_t>(heads * dim), 9);
+      auto scaled_want = x, scaled = x;
+      NormRopeParams scale = p;
+      scale.norm_weight = weights.data();
+      scale.norm_head_stride = dim;
+      scale.normalize = false;
+      scale.x = scaled_want.data();
+      ops_.norm_rope.back().run(scale, exec_);
+      scale.x = scaled.data();
+      kernel.run(scale, exec_);
+      expect_close(scaled, scaled_want, 4e-6f, kernel.name);
+      for (size_t i = static_cast<size_t>(2 * pairs); i < static_cast<size_t>(dim); ++i)
+        ASSERT_EQ(scaled[i], x[i] * weights[i]);  // beyond the rotated channels of the first head
       p.norm_weight = nullptr;  // rotation alone leaves the length of each head as it is
       auto rotated = x;
       p.x = rotated.data();

@@ -43,7 +43,7 @@ TEST_P(Balance, FoldedEqualsExplicitAndScoresStay) {
     k[static_cast<size_t>(i)] = normal(random);
   }
   wk[5] = wk[static_cast<size_t>(5 < pairs ? 5 + pairs : 5)] = 0.0f;  // weights that are exactly 0
-  const auto c = balance_from_norms(wq, wk, rotary);
+  const auto c = key_balance(wq, wk, rotary);
 
   double log_sum = 0;
   for (int i = 0; i < dim; ++i) {

@@ -71,7 +71,8 @@ struct RopeTableParams {
   float* sin = nullptr;  // [rows, pairs]
 };
 
-// In place, optionally after an RMS norm of each head (q and k norms): x [rows, heads, dim].
+// In place, optionally after an RMS norm of each head (q and k norms), or a mere multiplication by
+// weights: x [rows, heads, dim].
 // Pair (i, i + pairs) of the first 2 * pairs channels is rotated; the rest are left alone.
 struct NormRopeParams {
   float* x = nullptr;  // row stride x_stride, heads contiguous
@@ -79,8 +80,9 @@ struct NormRopeParams {
   int64_t rows = 0;
   int heads = 0;
   int dim = 0;
-  const float* norm_weight = nullptr;  // [norm_heads or 1, dim], null: no norm
+  const float* norm_weight = nullptr;  // [heads or 1, dim], null: no norm
   int64_t norm_head_stride = 0;        // 0: one weight for all heads; dim: one per head
+  bool normalize = true;               // false: x * norm_weight, without the norm
   float eps = 1e-6f;
   const float* cos = nullptr;  // [rows, pairs], null: no rotation
   const float* sin = nullptr;

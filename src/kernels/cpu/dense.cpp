@@ -97,12 +97,26 @@ inline void rotate(float* x, const float* cos, const float* sin, int64_t pairs) 
   }
 }
 
+inline void multiply(float* x, const float* weight, int64_t n) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, weight + i)), d, x + i);
+  for (; i < n; ++i) x[i] *= weight[i];
+}
+
 void norm_rope(const NormRopeParams& p, Exec& exec) {
   for_rows(exec, p.rows, static_cast<int64_t>(p.heads) * p.dim, [&](int64_t r) {
     for (int h = 0; h < p.heads; ++h) {
       float* x = p.x + r * p.x_stride + static_cast<int64_t>(h) * p.dim;  // [dim]
-      if (p.norm_weight != nullptr)
-        norm_row(x, p.norm_weight + h * p.norm_head_stride, nullptr, x, p.dim, p.eps);
+      if (p.norm_weight != nullptr) {
+        const float* weight = p.norm_weight + h * p.norm_head_stride;  // [dim]
+        if (p.normalize)
+          norm_row(x, weight, nullptr, x, p.dim, p.eps);
+        else
+          multiply(x, weight, p.dim);
+      }
       if (p.cos != nullptr) rotate(x, p.cos + r * p.pairs, p.sin + r * p.pairs, p.pairs);
     }
   });

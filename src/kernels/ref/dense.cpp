@@ -42,8 +42,11 @@ void norm_rope(const NormRopeParams& p, Exec& exec) {
   exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
     for (int h = 0; h < p.heads; ++h) {
       float* x = p.x + r * p.x_stride + static_cast<int64_t>(h) * p.dim;  // [dim]
-      if (p.norm_weight != nullptr)
-        norm_row(x, p.norm_weight + h * p.norm_head_stride, nullptr, x, p.dim, p.eps);
+      if (p.norm_weight != nullptr) {
+        const float* weight = p.norm_weight + h * p.norm_head_stride;  // [dim]
+        if (p.normalize) norm_row(x, weight, nullptr, x, p.dim, p.eps);
+        for (int i = 0; i < p.dim && !p.normalize; ++i) x[i] *= weight[i];
+      }
       if (p.cos == nullptr) continue;
       const float* cos = p.cos + r * p.pairs;
       const float* sin = p.sin + r * p.pairs;

@@ -37,8 +37,7 @@ void Decoder::add_branch(Step& step) {
                step.exec);
 }
 
-void Decoder::norm_rope(float* x, int heads, const weights::OwnedVector& weight, int index,
-                        Step& step) {
+void Decoder::norm_rope(float* x, int heads, const HeadScale& scale, int index, Step& step) {
   const auto* rope = ropes_.of(index);
   const int dim = config_.layers[static_cast<size_t>(index)].k_dim;
   kernels::run(ops_.norm_rope,
@@ -47,7 +46,9 @@ void Decoder::norm_rope(float* x, int heads, const weights::OwnedVector& weight,
                                        .rows = step.rows,
                                        .heads = heads,
                                        .dim = dim,
-                                       .norm_weight = weight.data(),
+                                       .norm_weight = scale.weights,
+                                       .norm_head_stride = scale.head_stride,
+                                       .normalize = scale.normalize,
                                        .eps = config_.norm_eps,
                                        .cos = rope != nullptr ? rope->cos.as<float>() : nullptr,
                                        .sin = rope != nullptr ? rope->sin.as<float>() : nullptr,
@@ -68,8 +69,11 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
           LinearOutput{&w.k.tensor, w.k_bias.data(), a_.k, k_width},
           LinearOutput{&w.v.tensor, w.v_bias.data(), a_.v, v_width}},
          step.exec);
-  norm_rope(a_.q, spec.heads, w.q_norm, index, step);
-  norm_rope(a_.k, spec.kv_heads, w.k_norm, index, step);
+  const QkNorms& norms = qk_norms_[static_cast<size_t>(index)];
+  norm_rope(a_.q, spec.heads, norms.q(w), index, step);
+  norm_rope(a_.k, spec.kv_heads, norms.k(w), index, step);
+  if (statistics_ != nullptr)
+    statistics_->add(spec, static_cast<size_t>(index), step.rows, a_.q, a_.k, step.exec.device());
 
   for (const auto& storage : step.store.storage(index)) {
     const auto& group = step.batch.kv->groups[static_cast<size_t>(storage.group)];
@@ -130,6 +134,16 @@ void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
                step.exec);
   linear(a_.gate, step.rows, ffn,
          {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}}, step.exec);
+}
+
+Status Decoder::set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) {
+  RK_CHECK(balance.size() == config_.layers.size(), "{} layers of balance", balance.size());
+  std::vector<QkNorms> norms;
+  for (size_t i = 0; i < balance.size(); ++i)
+    norms.push_back(
+        RK_TRY(QkNorms::fold(config_.layers[i], weights_.layers[i], balance[i], device)));
+  qk_norms_ = std::move(norms);
+  return {};
 }
 
 Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) {

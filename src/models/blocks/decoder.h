@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/blocks/activations.h"
+#include "models/blocks/qk_norms.h"
 #include "models/model.h"
 
 namespace ringkeep::models {
@@ -16,10 +17,13 @@ class Decoder : public Model {
         a_(std::move(activations)),
         ropes_(std::move(ropes)),
         ops_(ops),
-        exact_(exact) {}
+        exact_(exact),
+        qk_norms_(config_.layers.size()) {}
 
   Status forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) final;
   void logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) final;
+  Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) final;
+  void observe_keys(KeyStatistics* statistics) final { statistics_ = statistics; }
   int64_t max_logit_rows() const final { return kMaxLogitRows; }
   const weights::DecoderWeights& weights() const final { return weights_; }
   size_t activation_bytes() const final { return a_.memory.size(); }
@@ -58,7 +62,10 @@ class Decoder : public Model {
  private:
   void linear(const float* x, int64_t rows, int64_t x_stride,
               std::initializer_list<kernels::LinearOutput> outputs, kernels::Exec& exec);
-  void norm_rope(float* x, int heads, const weights::OwnedVector& weight, int index, Step& step);
+  void norm_rope(float* x, int heads, const HeadScale& scale, int index, Step& step);
+
+  std::vector<QkNorms> qk_norms_;  // [layers] with the K balance
+  KeyStatistics* statistics_ = nullptr;
 };
 
 }  // namespace ringkeep::models
