@@ -49,16 +49,16 @@ void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
     app.add_option("--kv-value-bits", flags.kv_value_bits, "the V half, over --kv-bits")
         ->type_name("BITS")
         ->group(group);
-    app.add_option("--kv-scheme", flags.kv_scheme, "hadamard or affine")
-        ->type_name("NAME")
-        ->capture_default_str()
-        ->group(group);
-    app.add_option("--kv-group-size", flags.kv_group_size,
-                   "channels under one scale; 0: hadamard a whole row, affine 64")
-        ->type_name("N")
-        ->capture_default_str()
-        ->group(group);
   }
+  app.add_option("--kv-scheme", flags.kv_scheme, "hadamard or affine")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--kv-group-size", flags.kv_group_size,
+                 "channels under one scale; 0: hadamard a whole row, affine 64")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--quantized-kv-start", flags.quantized_kv_start,
                  "rows with a lower index stay f16")
       ->type_name("N")

@@ -42,8 +42,8 @@ struct SamplingOptions {
 
 CLI::Option* add_model_options(CLI::App& app, ModelOptions& options);
 void add_json_option(CLI::App& app, ModelOptions& options);
-// Codec, size and chunk of the cache. `codec` false leaves the codec flags out (bench has
-// --codecs).
+// Codec, size and chunk of the cache. `codec` false leaves --kv-bits and its halves out (bench and
+// eval have --codecs).
 void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec = true);
 void add_context_option(CLI::App& app, CacheFlags& flags);
 void add_weight_options(CLI::App& app, RuntimeOptions& options);

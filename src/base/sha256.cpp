@@ -72,8 +72,7 @@ std::string Sha256::hex() const {
   std::array<std::byte, 72> tail{};
   tail[0] = std::byte{0x80};
   const size_t zeros = (119 - static_cast<size_t>(length_ % 64)) % 64;  // and the 0x80: to 56
-  for (size_t i = 0; i < 8; ++i)
-    tail[1 + zeros + i] = static_cast<std::byte>(bits >> (56 - 8 * i));
+  for (size_t i = 0; i < 8; ++i) tail[1 + zeros + i] = static_cast<std::byte>(bits >> (56 - 8 * i));
   last.update(std::span(tail).first(1 + zeros + 8));
   std::string text;
   for (const uint32_t word : last.state_) text += fmt::format("{:08x}", word);

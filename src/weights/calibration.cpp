@@ -78,8 +78,7 @@ Result<std::string> norms_fingerprint(const checkpoint::Checkpoint& checkpoint) 
   const std::string prefix = find_prefix(checkpoint.table, checkpoint.format);
   Sha256 digest;
   const auto add = [&](Part part, int layer) -> Status {
-    const std::string name =
-        part_name(part, layer, config, checkpoint.format, prefix) + ".weight";
+    const std::string name = part_name(part, layer, config, checkpoint.format, prefix) + ".weight";
     const auto* tensor = checkpoint.table.find(name);
     if (tensor == nullptr || tensor->type == quant::SourceType::mlx_affine ||
         tensor->type == quant::SourceType::other)
@@ -148,8 +147,8 @@ Result<Calibration> parse_calibration(std::span<const std::byte> bytes, const st
     if (found == expected.end())
       return input_error("{}: expected {} to {}", where, tensor_name(0),
                          tensor_name(std::max<size_t>(layers, 1) - 1));
-    if (tensor.type != quant::SourceType::f32 || tensor.shape.size() != 2 ||
-        tensor.rows() < 1 || tensor.cols() < 1)
+    if (tensor.type != quant::SourceType::f32 || tensor.shape.size() != 2 || tensor.rows() < 1 ||
+        tensor.cols() < 1)
       return input_error("{}: expected F32 [kv_heads, k_dim], found {} with {} dimensions", where,
                          tensor.type_name, tensor.shape.size());
     auto& c = result.balance[found->second];
@@ -176,7 +175,9 @@ Status check_fits(const Calibration& calibration, const checkpoint::Checkpoint& 
     const LayerSpec& layer = config.layers[i];
     const auto& c = calibration.balance[i];
     const int64_t heads = calibration.kv_heads[i];
-    const auto shape = [](int64_t rows, int64_t cols) { return fmt::format("[{}, {}]", rows, cols); };
+    const auto shape = [](int64_t rows, int64_t cols) {
+      return fmt::format("[{}, {}]", rows, cols);
+    };
     const int64_t cols = heads > 0 ? static_cast<int64_t>(c.size()) / heads : 0;
     const bool own = owns_keys(layer);
     if (heads != (own ? layer.kv_heads : 0) || cols != (own ? layer.k_dim : 0))

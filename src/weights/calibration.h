@@ -14,16 +14,16 @@
 namespace ringkeep::weights {
 
 struct Calibration {
-  std::string family;        // of the model it was measured on
-  std::string norms_sha256;  // see norms_fingerprint()
-  KeyBalance balance;        // [layers]: [kv_heads, k_dim], empty where a layer has no keys
+  std::string family;             // of the model it was measured on
+  std::string norms_sha256;       // see norms_fingerprint()
+  KeyBalance balance;             // [layers]: [kv_heads, k_dim], empty where a layer has no keys
   std::vector<int64_t> kv_heads;  // [layers] rows of each balance
   std::string text_sha256;        // of the text, for information
   int64_t tokens = 0;             // that were measured
 };
 
-// SHA-256 of the norm weights of the model as floats: the same whatever the file format and the bits
-// of its matrices, another one for another training. Errors (input): a norm is missing.
+// SHA-256 of the norm weights of the model as floats: the same whatever the file format and the
+// bits of its matrices, another one for another training. Errors (input): a norm is missing.
 Result<std::string> norms_fingerprint(const checkpoint::Checkpoint& checkpoint);
 
 // The bytes of the file.

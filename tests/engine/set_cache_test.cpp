@@ -27,8 +27,8 @@ class SetCache : public ::testing::TestWithParam<bool> {  // Gemma (q and k norm
     std::vector<int32_t> tokens;
     for (int i = 0; i < 100; ++i) tokens.push_back((i * 31 + 7) % 48);
     std::vector<float> all;
-    const Status status = engine.logits(
-        tokens, 40, 0, 100, [&](int64_t, std::span<const float> row) {
+    const Status status =
+        engine.logits(tokens, 40, 0, 100, [&](int64_t, std::span<const float> row) {
           all.insert(all.end(), row.begin(), row.end());
         });
     EXPECT_TRUE(status.ok()) << status.error().message;
@@ -89,9 +89,8 @@ TEST_P(SetCache, FailuresLeaveTheCacheAsItWas) {
   EXPECT_TRUE(engine->set_cache(flags_of("8")).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, SetCache, ::testing::Bool(), [](const auto& family) {
-  return family.param ? "gemma3" : "llama";
-});
+INSTANTIATE_TEST_SUITE_P(Families, SetCache, ::testing::Bool(),
+                         [](const auto& family) { return family.param ? "gemma3" : "llama"; });
 
 }  // namespace
 }  // namespace ringkeep::engine

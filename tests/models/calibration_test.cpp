@@ -58,8 +58,7 @@ class CalibrationFile : public ::testing::Test {
 };
 
 TEST_F(CalibrationFile, RoundTrip) {
-  const std::string path =
-      folders_[0]->write("c.safetensors", encode_calibration(calibration_));
+  const std::string path = folders_[0]->write("c.safetensors", encode_calibration(calibration_));
   const auto read = load_calibration(path, checkpoint_);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->balance, calibration_.balance);
@@ -108,16 +107,16 @@ TEST_F(CalibrationFile, DamageIsRefused) {
     text.replace(text.find(from), from.size(), to);
     return text;
   };
-  EXPECT_INPUT_ERROR(parse_calibration(bytes_of(replaced("\"version\":\"1\"", "\"version\":\"2\"")),
-                                       "c"),
-                     "version: expected \"1\", found \"2\"");
+  EXPECT_INPUT_ERROR(
+      parse_calibration(bytes_of(replaced("\"version\":\"1\"", "\"version\":\"2\"")), "c"),
+      "version: expected \"1\", found \"2\"");
   EXPECT_INPUT_ERROR(parse_calibration(bytes_of(replaced("key calib", "bad calib")), "c"),
                      "format");
   EXPECT_INPUT_ERROR(parse_calibration(bytes_of(replaced("layers.1.", "layers.7.")), "c"),
                      "layers.7.k_balance: expected layers.0");
-  EXPECT_INPUT_ERROR(parse_calibration(bytes_of(replaced("\"layers\":\"3\"", "\"layers\":\"x\"")),
-                                       "c"),
-                     "layers: expected a number");
+  EXPECT_INPUT_ERROR(
+      parse_calibration(bytes_of(replaced("\"layers\":\"3\"", "\"layers\":\"x\"")), "c"),
+      "layers: expected a number");
   EXPECT_INPUT_ERROR(parse_calibration(bytes_of(replaced("F32", "I32")), "c"), "F32");
 }
 

@@ -1,5 +1,5 @@
-// The weights that q and k heads are multiplied by before RoPE: those of the q and k norms where the
-// model has them, with the K balance folded in.
+// The weights that q and k heads are multiplied by before RoPE: those of the q and k norms where
+// the model has them, with the K balance folded in.
 #pragma once
 
 #include <vector>
