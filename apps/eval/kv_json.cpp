@@ -89,7 +89,7 @@ Json kv_json(const KvResult& result, const Subject& subject) {
 std::string kv_table(const KvResult& result) {
   const auto f16_bytes = static_cast<double>(result.reference.c.kv_bytes);
   std::string out = fmt::format(
-      "{} chunks of {} tokens, {} positions scored; KLD in nats from the f16 cache\n\n"
+      "{} x {} tokens, {} positions scored; KLD in nats from the f16 cache\n\n"
       "{:<16} {:>8} {:>7} {:>9} {:>18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>7}\n",
       result.spec.chunks.size(), result.spec.ctx, result.reference.summary.rows, "cache", "MB",
       "of f16", "ppl", "ratio", "KLD mean", "median", "99%", "99.9%", "max", "top-1", "greedy",

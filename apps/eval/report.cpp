@@ -20,6 +20,10 @@ std::string figure(const std::string& svg, const std::string& caption) {
   return "<figure>\n" + svg + "<figcaption>" + caption + "</figcaption></figure>\n";
 }
 
+std::string count_of(size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string megabytes(int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e6);
 }
@@ -42,10 +46,10 @@ std::string table_row(const KvResult& kv, const CaseResult& row, const std::stri
   out += floor
              ? cell("") + cell("")
              : cell(megabytes(row.c.kv_bytes)) + cell(fmt::format("{:.0f}&nbsp;%", share(kv, row)));
-  out += cell(fmt::format("{:.4f}", s.ppl)) +
-         cell(fmt::format("{:.5f}&nbsp;±&nbsp;{:.5f}", s.ppl_ratio, s.ppl_ratio_se));
-  out += number(s.kld_mean) + number(s.kld_median) + number(s.kld_p99) + number(s.kld_p999) +
-         number(s.kld_max) + cell(fmt::format("{:.2f}&nbsp;%", s.same_top1));
+  out += number(s.kld_mean) + cell(fmt::format("{:.2f}&nbsp;%", s.same_top1)) +
+         cell(fmt::format("{:.4f}&nbsp;±&nbsp;{:.4f}", s.ppl_ratio, s.ppl_ratio_se)) +
+         cell(fmt::format("{:.3f}", s.ppl));
+  out += number(s.kld_median) + number(s.kld_p99) + number(s.kld_p999) + number(s.kld_max);
   out += cell(row.agreed.empty() ? "" : short_number(median_agreed(row)));
   for (const double speed : {row.prefill_tok_s, row.decode_tok_s})
     out += cell(speed > 0 ? fmt::format("{:.0f}", speed) : "");
@@ -54,11 +58,11 @@ std::string table_row(const KvResult& kv, const CaseResult& row, const std::stri
 
 constexpr const char* kTableHead =
     "<thead><tr><th scope=\"col\">cache</th><th scope=\"col\">MB</th><th scope=\"col\">of f16</th>"
-    "<th scope=\"col\">perplexity</th><th scope=\"col\">ratio ± s.e.</th>"
-    "<th scope=\"col\">KLD mean</th><th scope=\"col\">median</th><th scope=\"col\">99 %</th>"
-    "<th scope=\"col\">99.9 %</th><th scope=\"col\">max</th><th scope=\"col\">same top-1</th>"
-    "<th scope=\"col\">greedy</th><th scope=\"col\">prefill tok/s</th>"
-    "<th scope=\"col\">decode tok/s</th></tr></thead>";
+    "<th scope=\"col\">mean KLD</th><th scope=\"col\">same<br>top-1</th>"
+    "<th scope=\"col\">perplexity<br>ratio ± s.e.</th><th scope=\"col\">perplexity</th>"
+    "<th scope=\"col\">KLD<br>median</th><th scope=\"col\">99 %</th>"
+    "<th scope=\"col\">99.9 %</th><th scope=\"col\">max</th><th scope=\"col\">greedy</th>"
+    "<th scope=\"col\">prefill<br>tok/s</th><th scope=\"col\">decode<br>tok/s</th></tr></thead>";
 
 std::string main_table(const KvResult& kv) {
   std::string out = fmt::format(
@@ -104,19 +108,26 @@ std::string charts(const KvResult& kv) {
           {half + (i + 0.5) * half / kPositionBins, kld[static_cast<size_t>(i)], ""});
   }
   if (against_bytes.empty()) return "";
+  double smallest = against_bytes.front().y;
+  for (const Point& p : against_bytes) smallest = std::min(smallest, p.y);
+  // A floor far below everything would only press the marks together.
   const double floor = kv.noise ? kv.noise->summary.kld_mean : 0.0;
+  const bool shown = floor > smallest / 30;
+  std::string caption = "Lower and further left is better; the vertical axis is logarithmic.";
+  if (shown)
+    caption +=
+        " Below the dashed line a difference is smaller than what the default activations cost.";
+  else if (kv.noise)
+    caption += " The noise floor of this run, " + short_number(floor) + ", lies below the chart.";
   std::string out = "<h2>Divergence against size</h2>\n";
-  out += figure(
-      scatter({.title = "Mean divergence against cache size",
-               .description = "One mark a codec; lower and further left is better.",
-               .x = {"cache, MB"},
-               .y = {"mean KLD, nats", true},
-               .rule = floor,
-               .rule_label = "noise floor"},
-              against_bytes),
-      kv.noise ? "Lower and further left is better; the vertical axis is logarithmic. Below the "
-                 "dashed line a difference is smaller than what the default activations cost."
-               : "Lower and further left is better; the vertical axis is logarithmic.");
+  out += figure(scatter({.title = "Mean divergence against cache size",
+                         .description = "One mark a codec; lower and further left is better.",
+                         .x = {"cache, MB"},
+                         .y = {"mean KLD, nats", true},
+                         .rule = shown ? floor : 0.0,
+                         .rule_label = "noise floor"},
+                        against_bytes),
+                caption);
   out += "<h2>Same top-1</h2>\n";
   out += figure(bars({.title = "Positions whose most likely token changes",
                       .description = "One bar a codec, in percent of the scored positions.",
@@ -184,14 +195,14 @@ std::string ablation(const KvResult& kv) {
 
 std::string needle_section(const NeedleResult& needle) {
   std::string out = fmt::format(
-      "<h2>Facts in a long text</h2>\n<p>{} facts (a code word of a city) stood at each depth of a "
+      "<h2>Facts in a long text</h2>\n<p>{} (a code word of a city each) stood at every depth of a "
       "context of {} tokens and were asked for at its end. “Found” counts answers that greedy "
       "decoding gives token for token; the change in the log-probability of the true answer also "
       "says something of models that do not answer exactly.</p>\n"
       "<div class=\"wide\" tabindex=\"0\"><table><caption>Found, and change of log p from the f16 "
       "cache in nats (± standard error), by tokens between the fact and the "
       "question.</caption><thead><tr><th scope=\"col\">cache</th>",
-      needle.spec.haystacks.size(), needle.spec.ctx);
+      count_of(needle.spec.haystacks.size(), "fact"), needle.spec.ctx);
   for (const int64_t depth : needle.spec.depths)
     out += fmt::format("<th scope=\"col\">{}</th>", depth);
   out += "</tr></thead><tbody>\n";
@@ -225,8 +236,9 @@ std::string facts(const Subject& subject, const KvResult* kv) {
   item("Model", subject.model);
   item("Text", subject.text.empty() ? "built in" : subject.text);
   if (kv != nullptr)
-    item("Scored", fmt::format("{} positions: the second half of {} chunks of {} tokens",
-                               kv->reference.summary.rows, kv->spec.chunks.size(), kv->spec.ctx));
+    item("Scored",
+         fmt::format("{} positions: the second half of {} of {} tokens", kv->reference.summary.rows,
+                     count_of(kv->spec.chunks.size(), "chunk"), kv->spec.ctx));
   item("Activations", subject.exact ? "float32 (--exact)" : "default (two int8 terms)");
   item("Machine", subject.machine);
   return out + "</dl>\n";

@@ -12,7 +12,7 @@ inline constexpr const char* kReportStyle = R"css(
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",
 Roboto,"Helvetica Neue",sans-serif}
-main{max-width:1000px;margin:0 auto;padding:32px 20px 64px}
+main{max-width:1120px;margin:0 auto;padding:32px 20px 64px}
 h1{font-size:clamp(1.6rem,4.5vw,2.3rem);line-height:1.2;margin:0 0 8px;letter-spacing:-.01em}
 h2{font-size:1.25rem;margin:44px 0 6px}
 p{margin:8px 0;max-width:70ch}
@@ -21,9 +21,9 @@ p{margin:8px 0;max-width:70ch}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:18px 0;font-size:.95rem}
 dd{margin:0;overflow-wrap:anywhere}
 .wide{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:10px;margin:14px 0}
-table{border-collapse:collapse;width:100%;font-size:.9rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;padding:10px 12px 2px;color:var(--dim)}
-th,td{padding:7px 12px;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}
+table{border-collapse:collapse;width:100%;font-size:.86rem;font-variant-numeric:tabular-nums}
+caption{text-align:left;padding:10px 8px 2px;color:var(--dim)}
+th,td{padding:7px 8px;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}
 thead th{border-top:0;color:var(--dim);font-weight:600;vertical-align:bottom}
 th:first-child,td:first-child{text-align:left}
 tbody th{font-weight:650}
@@ -41,7 +41,7 @@ path{fill:none;stroke-width:2.2;stroke-linejoin:round}
 .f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}
 .f5{fill:var(--c5)}.f6{fill:var(--c6)}.f7{fill:var(--c7)}
 @media (max-width:560px){main{padding:22px 14px 48px}th,td{padding:6px 9px}figure{padding:8px 4px}
-svg text,svg text.a{font-size:17px}}
+svg text,svg text.a{font-size:18px}}
 @media print{figure,.wide{break-inside:avoid}}
 )css";
 

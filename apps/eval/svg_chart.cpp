@@ -10,8 +10,8 @@ namespace ringkeep::eval {
 namespace {
 
 constexpr double kWidth = 640, kHeight = 340;
-constexpr double kLeft = 74, kRight = 20, kTop = 16, kBottom = 52;
-constexpr double kCharWidth = 7.2;  // of 13 px text, on the wide side
+constexpr double kLeft = 104, kRight = 20, kTop = 16, kBottom = 56;
+constexpr double kCharWidth = 10.0;  // of the 18 px text of small screens
 
 // From values to a stretch of the drawing, with ticks.
 class Scale {
@@ -91,11 +91,11 @@ std::string frame(const Chart& chart, const Scale& x, const Scale& y, double bot
     out += line("grid", kLeft, y.at(v), kWidth - kRight, y.at(v));
     out += text(kLeft - 8, y.at(v) + 4, "end", short_number(v));
   }
-  for (const double v : x.ticks()) out += text(x.at(v), bottom + 20, "middle", short_number(v));
+  for (const double v : x.ticks()) out += text(x.at(v), bottom + 22, "middle", short_number(v));
   out += line("axis", kLeft, bottom, kWidth - kRight, bottom);
-  out += text((kLeft + kWidth - kRight) / 2, bottom + 42, "middle", chart.x.label, "a");
+  out += text((kLeft + kWidth - kRight) / 2, bottom + 46, "middle", chart.x.label, "a");
   out += fmt::format(
-      "<text class=\"a\" transform=\"translate(16 {:.1f}) rotate(-90)\" "
+      "<text class=\"a\" transform=\"translate(20 {:.1f}) rotate(-90)\" "
       "text-anchor=\"middle\">{}</text>\n",
       (kTop + bottom) / 2, escape_html(chart.y.label));
   if (chart.rule > 0) {
@@ -119,7 +119,7 @@ std::string legend(const std::vector<std::string>& names, double& y) {
     const double width = 26 + kCharWidth * static_cast<double>(names[i].size()) + 12;
     if (x > kLeft && x + width > kWidth - kRight) {
       x = kLeft;
-      y += 20;
+      y += 24;
     }
     out += fmt::format(
         "<rect class=\"f{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"10\" rx=\"2\"/>\n",
@@ -210,11 +210,11 @@ std::string lines(const Chart& chart, const std::vector<Series>& series) {
   }
   if (chart.rule > 0) ys.push_back(chart.rule);
   const double bottom = kHeight - kBottom;
-  double legend_y = kHeight + 12;
+  double legend_y = kHeight + 14;
   const std::string names_text = legend(names, legend_y);
   const Scale x(xs, chart.x.log, kLeft + 10, kWidth - kRight - 14),
       y(ys, chart.y.log, bottom, kTop);
-  std::string out = begin_svg(chart, legend_y + 10) + frame(chart, x, y, bottom);
+  std::string out = begin_svg(chart, legend_y + 12) + frame(chart, x, y, bottom);
   for (size_t i = 0; i < series.size(); ++i) {
     std::string path;
     for (const Point& p : series[i].points)
@@ -232,7 +232,7 @@ std::string lines(const Chart& chart, const std::vector<Series>& series) {
 
 std::string bars(const Chart& chart, const std::vector<std::string>& series,
                  const std::vector<BarGroup>& groups) {
-  constexpr double kBar = 16, kGap = 14, kValueRoom = 64;
+  constexpr double kBar = 18, kGap = 14, kValueRoom = 84;
   size_t longest = 4;
   std::vector<double> values;
   for (const BarGroup& group : groups) {
@@ -244,14 +244,14 @@ std::string bars(const Chart& chart, const std::vector<std::string>& series,
   if (!chart.x.log) x.start_at_zero();
   const double group_height = kBar * static_cast<double>(series.size()) + kGap;
   const double bottom = kTop + group_height * static_cast<double>(groups.size());
-  double legend_y = bottom + 64;
+  double legend_y = bottom + 74;
   const std::string names = series.size() > 1 ? legend(series, legend_y) : "";
-  std::string out = begin_svg(chart, series.size() > 1 ? legend_y + 10 : bottom + 52);
+  std::string out = begin_svg(chart, series.size() > 1 ? legend_y + 10 : bottom + 58);
   for (const double v : x.ticks()) {
     out += line("grid", x.at(v), kTop, x.at(v), bottom);
-    out += text(x.at(v), bottom + 18, "middle", short_number(v));
+    out += text(x.at(v), bottom + 20, "middle", short_number(v));
   }
-  out += text((left + kWidth - kRight - kValueRoom) / 2, bottom + 40, "middle", chart.x.label, "a");
+  out += text((left + kWidth - kRight - kValueRoom) / 2, bottom + 46, "middle", chart.x.label, "a");
   for (size_t g = 0; g < groups.size(); ++g) {
     const double top = kTop + group_height * static_cast<double>(g) + kGap / 2;
     out += text(left - 8, top + (group_height - kGap) / 2 + 4, "end", groups[g].label, "l");

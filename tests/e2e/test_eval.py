@@ -87,15 +87,11 @@ def test_greedy_continuations_are_those_of_run(demo, tmp_path):
     text.write_text("The keeper of the lighthouse wrote down the weather every evening. " * 40)
     result = ok_json("eval", "kv", demo, "--text", text, "--codecs", "2", "--ctx", 64, "--chunks",
                      1, "--free-run", 24, "--prompts", 1)
-    tokens = ok_json("tokenize", demo, "--text-file", text)["tokens"][:32]
-    def continuation(codec):
-        row, out = list(tokens), []
-        for _ in range(24):
-            out.append(int(logits(demo, row, tmp_path, "--kv-bits", codec, "--positions",
-                                  f"{len(row) - 1}:{len(row)}")[0].argmax()))
-            row.append(out[-1])
-        return out
-    f16, two = continuation("f16"), continuation("2")
+    tokens = ok_json("tokenize", demo, "--text-file", text)
+    prompt = "".join(tokens["pieces"][1:32]).replace("\u2581", " ")
+    assert ok_json("tokenize", demo, "--text", prompt)["tokens"] == tokens["tokens"][:32]
+    f16, two = (ok_json("run", demo, "--raw", "-p", prompt, "--temp", 0, "-n", 24, "--ignore-eos",
+                        "--kv-bits", codec)["tokens"] for codec in ("f16", "2"))
     same = next((i for i, (a, b) in enumerate(zip(f16, two)) if a != b), 24)
     assert result["rows"][0]["greedy_agreed"] == same
 
@@ -146,7 +142,7 @@ def test_interrupted_and_continued(demo, tmp_path):
     text.write_text("A ring holds the last words that were said, and lets the older ones go. "
                     "Whoever wants to remember more than that must write it down. " * 60)
     command = ["eval", "kv", str(demo), "--text", str(text), "--codecs", "8,4", "--ctx", "160",
-               "--chunks", "4", "--free-run", "8", "--json"]
+               "--chunks", "3", "--free-run", "8", "--json"]
     whole = json.loads(ok(*command))
     process = subprocess.Popen([BINARY, *command, "--work", str(work)], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
@@ -160,7 +156,7 @@ def test_interrupted_and_continued(demo, tmp_path):
     assert process.returncode == 130, stderr
     assert b"the same command continues" in stderr
     done = work.read_bytes().count(b"\n")
-    assert done < 1 + 4 * 4
+    assert done < 1 + 3 * 4
     continued = json.loads(ok(*command, "--work", str(work)))
     assert quality(continued) == quality(whole)
 

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class WorkFileTest : public testing::Test {
+class WorkFileTest : public ::testing::Test {
  protected:
   std::string path() const { return folder_.path() + "/work.jsonl"; }
   std::string content() const {
