@@ -117,7 +117,7 @@ std::string charts(const KvResult& kv) {
   if (shown)
     caption +=
         " Below the dashed line a difference is smaller than what the default activations cost.";
-  else if (kv.noise)
+  else if (floor > 0)
     caption += " The noise floor of this run, " + short_number(floor) + ", lies below the chart.";
   std::string out = "<h2>Divergence against size</h2>\n";
   out += figure(scatter({.title = "Mean divergence against cache size",
@@ -150,18 +150,21 @@ std::string lengths(const KvResult& kv) {
   if (kv.spec.lengths.empty()) return "";
   std::string out =
       "<h2>By length</h2>\n<div class=\"wide\" tabindex=\"0\"><table><caption>The rows just before "
-      "each length.</caption><thead><tr><th scope=\"col\">cache</th><th scope=\"col\">tokens</th>"
-      "<th scope=\"col\">rows</th><th scope=\"col\">KLD mean</th><th scope=\"col\">same top-1</th>"
-      "<th scope=\"col\">ratio ± s.e.</th></tr></thead><tbody>\n";
-  for (const auto& row : kv.rows)
+      "each length: mean KLD; same top-1, and perplexity ratio ± standard "
+      "error.</caption><thead><tr><th scope=\"col\">cache</th>";
+  for (const int64_t length : kv.spec.lengths)
+    out += fmt::format("<th scope=\"col\">{} tokens</th>", length);
+  out += "</tr></thead><tbody>\n";
+  for (const auto& row : kv.rows) {
+    out += "<tr><th scope=\"row\">" + case_name(row.c) + "</th>";
     for (const int64_t length : kv.spec.lengths) {
       const Summary s = summarize(before_length(kv, row, length));
-      out +=
-          fmt::format("<tr><th scope=\"row\">{}</th>{}{}{}{}{}</tr>\n", case_name(row.c),
-                      cell(fmt::format("{}", length)), cell(fmt::format("{}", s.rows)),
-                      number(s.kld_mean), cell(fmt::format("{:.2f}&nbsp;%", s.same_top1)),
-                      cell(fmt::format("{:.5f}&nbsp;±&nbsp;{:.5f}", s.ppl_ratio, s.ppl_ratio_se)));
+      out += fmt::format(
+          "<td>{}<br><span class=\"dim\">{:.2f}&nbsp;%, {:.4f}&nbsp;±&nbsp;{:.4f}</span></td>",
+          short_number(s.kld_mean), s.same_top1, s.ppl_ratio, s.ppl_ratio_se);
     }
+    out += "</tr>\n";
+  }
   return out + "</tbody></table></div>\n";
 }
 

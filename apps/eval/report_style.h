@@ -35,6 +35,7 @@ svg text{fill:var(--dim);font-size:13px;font-family:inherit}
 svg text.a{font-size:13px}
 svg text.l{fill:var(--ink);font-weight:600}
 .grid{stroke:var(--line)}.axis{stroke:var(--dim)}.rule{stroke:var(--c4);stroke-dasharray:6 5}
+path.dashed{stroke-dasharray:7 5}
 path{fill:none;stroke-width:2.2;stroke-linejoin:round}
 .s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}.s4{stroke:var(--c4)}
 .s5{stroke:var(--c5)}.s6{stroke:var(--c6)}.s7{stroke:var(--c7)}

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kWidth = 640, kHeight = 340;
 constexpr double kLeft = 104, kRight = 20, kTop = 16, kBottom = 56;
-constexpr double kCharWidth = 10.0;  // of the 18 px text of small screens
+constexpr double kCharWidth = 11.0;  // of the 18 px text of small screens
 
 // From values to a stretch of the drawing, with ticks.
 class Scale {
@@ -112,7 +112,10 @@ struct Box {
   }
 };
 
-std::string legend(const std::vector<std::string>& names, double& y) {
+// More lines than colours: the second round is dashed.
+std::string line_class(size_t i) { return fmt::format("s{}{}", i % 8, i >= 8 ? " dashed" : ""); }
+
+std::string legend(const std::vector<std::string>& names, bool of_lines, double& y) {
   std::string out;
   double x = kLeft;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -121,9 +124,12 @@ std::string legend(const std::vector<std::string>& names, double& y) {
       x = kLeft;
       y += 24;
     }
-    out += fmt::format(
-        "<rect class=\"f{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"10\" rx=\"2\"/>\n",
-        i % 8, x, y - 9);
+    if (of_lines)
+      out += fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.1f}h16\"/>\n", line_class(i), x, y - 4);
+    else
+      out += fmt::format(
+          "<rect class=\"f{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"10\" rx=\"2\"/>\n",
+          i % 8, x, y - 9);
     out += text(x + 20, y, "start", names[i]);
     x += width;
   }
@@ -191,7 +197,10 @@ std::string scatter(const Chart& chart, const std::vector<Point>& points) {
                                  [&](const Box& other) { return place.meets(other); }))
         continue;
       taken.push_back(place);
-      out += text(place.left, place.bottom - 3, "start", p.label, "l");
+      const size_t at = static_cast<size_t>(&place - places);
+      const char* anchor = at == 0 ? "start" : at == 1 ? "end" : "middle";
+      const double tx = at == 0 ? place.left : at == 1 ? place.right : px;
+      out += text(tx, place.bottom - 3, anchor, p.label, "l");
       break;
     }
   }
@@ -211,7 +220,7 @@ std::string lines(const Chart& chart, const std::vector<Series>& series) {
   if (chart.rule > 0) ys.push_back(chart.rule);
   const double bottom = kHeight - kBottom;
   double legend_y = kHeight + 14;
-  const std::string names_text = legend(names, legend_y);
+  const std::string names_text = legend(names, true, legend_y);
   const Scale x(xs, chart.x.log, kLeft + 10, kWidth - kRight - 14),
       y(ys, chart.y.log, bottom, kTop);
   std::string out = begin_svg(chart, legend_y + 12) + frame(chart, x, y, bottom);
@@ -219,7 +228,7 @@ std::string lines(const Chart& chart, const std::vector<Series>& series) {
     std::string path;
     for (const Point& p : series[i].points)
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x.at(p.x), y.at(p.y));
-    out += fmt::format("<path class=\"s{}\" d=\"{}\"/>\n", i % 8, path);
+    out += fmt::format("<path class=\"{}\" d=\"{}\"/>\n", line_class(i), path);
     for (const Point& p : series[i].points)
       out += fmt::format(
           "<circle class=\"f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"><title>{}, {}: "
@@ -239,13 +248,13 @@ std::string bars(const Chart& chart, const std::vector<std::string>& series,
     longest = std::max(longest, group.label.size());
     values.insert(values.end(), group.values.begin(), group.values.end());
   }
-  const double left = std::min(240.0, 14 + kCharWidth * static_cast<double>(longest));
+  const double left = std::min(300.0, 14 + kCharWidth * static_cast<double>(longest));
   Scale x(values, chart.x.log, left, kWidth - kRight - kValueRoom);
   if (!chart.x.log) x.start_at_zero();
   const double group_height = kBar * static_cast<double>(series.size()) + kGap;
   const double bottom = kTop + group_height * static_cast<double>(groups.size());
   double legend_y = bottom + 74;
-  const std::string names = series.size() > 1 ? legend(series, legend_y) : "";
+  const std::string names = series.size() > 1 ? legend(series, false, legend_y) : "";
   std::string out = begin_svg(chart, series.size() > 1 ? legend_y + 10 : bottom + 58);
   for (const double v : x.ticks()) {
     out += line("grid", x.at(v), kTop, x.at(v), bottom);
