@@ -26,7 +26,8 @@ ARROWS = {
     "kv": ["config", "kernels/api"],
     "models": ["kv", "weights"],
     "engine": ["models", "prompt"],
-    "cli": ["engine", "kernels/select"],
+    "eval": ["engine"],
+    "cli": ["eval", "engine", "kernels/select"],
 }
 # Highway stays inside kernels/cpu.
 FENCED = {"hwy/": {"kernels/cpu"}}

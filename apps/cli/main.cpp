@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
       "Exit codes: 0 done; 1 failed while running; 2 bad flag or empty prompt; 3 refused by the\n"
       "plan; 4 unreadable or invalid input, or a prompt longer than the context; 130 interrupted.");
   const std::vector<Command> commands = {
-      add_plan(app),      add_run(app),      add_bench(app),   add_logits(app),
+      add_plan(app),      add_run(app),      add_bench(app),   add_eval(app), add_logits(app),
       add_calibrate(app), add_tokenize(app), add_inspect(app), add_cache(app)};
   try {
     app.parse(argc, argv);

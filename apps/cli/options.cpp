@@ -69,20 +69,20 @@ CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
         ->type_name("BITS")
         ->excludes(budget)
         ->group(group);
-    app.add_option("--kv-scheme", flags.kv_scheme, "hadamard or affine")
-        ->type_name("NAME")
-        ->capture_default_str()
-        ->group(group);
-    app.add_option("--kv-group-size", flags.kv_group_size,
-                   "channels under one scale; 0: hadamard a whole row, affine 64")
-        ->type_name("N")
-        ->capture_default_str()
-        ->group(group);
   }
   app.add_option("--kv-hot", flags.kv_hot,
                  "codec of the newest one or two pages of 64 tokens, where older ones are below 8 "
                  "bits: none, 8 (the default) or f16")
       ->type_name("CODEC")
+      ->group(group);
+  app.add_option("--kv-scheme", flags.kv_scheme, "hadamard or affine")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--kv-group-size", flags.kv_group_size,
+                 "channels under one scale; 0: hadamard a whole row, affine 64")
+      ->type_name("N")
+      ->capture_default_str()
       ->group(group);
   app.add_option("--quantized-kv-start", flags.quantized_kv_start,
                  "rows with a lower index stay f16")

@@ -42,8 +42,8 @@ struct SamplingOptions {
 
 CLI::Option* add_model_options(CLI::App& app, ModelOptions& options);
 void add_json_option(CLI::App& app, ModelOptions& options);
-// Codec, size and chunk of the cache. `codec` false leaves the codec flags out (bench has
-// --codecs). Returns --kv-budget, which excludes them.
+// Codec, size and chunk of the cache. `codec` false leaves --kv-bits and its halves out (bench and
+// eval have --codecs). Returns --kv-budget, which excludes them.
 CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec = true);
 void add_context_option(CLI::App& app, CacheFlags& flags);
 CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags);

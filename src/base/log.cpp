@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -22,8 +23,23 @@ void init_log(int verbosity) {
   spdlog::set_default_logger(logger);
 }
 
+namespace {
+
+constexpr double kShowsTimeAfter = 3.0;  // seconds: loading a small model needs no forecast
+
+std::string duration_text(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+}  // namespace
+
 Progress::Progress(std::string label, double total)
-    : label_(std::move(label)), total_(total), shown_(::isatty(2) != 0) {}
+    : label_(std::move(label)),
+      total_(total),
+      start_(std::chrono::steady_clock::now()),
+      shown_(::isatty(2) != 0) {}
 
 void Progress::update(double done) {
   if (!shown_) return;
@@ -31,7 +47,13 @@ void Progress::update(double done) {
   if (percent == last_percent_) return;
   last_percent_ = percent;
   std::string bar(static_cast<size_t>(percent) * 30 / 100, '=');
-  std::fprintf(stderr, "\r%s [%-30s] %3d%%", label_.c_str(), bar.c_str(), percent);
+  const double passed =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  std::string left;
+  if (done > 0 && done < total_ && passed > kShowsTimeAfter)
+    left = ", " + duration_text(passed * (total_ - done) / done) + " left";
+  std::fprintf(stderr, "\r%s [%-30s] %3d%%%s\033[K", label_.c_str(), bar.c_str(), percent,
+               left.c_str());
   std::fflush(stderr);
 }
 

@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <string>
 
 namespace ringkeep {
@@ -11,7 +12,8 @@ namespace ringkeep {
 // only on a terminal and without NO_COLOR.
 void init_log(int verbosity);
 
-// A progress bar on stderr when stderr is a terminal, silent otherwise.
+// A progress bar on stderr when stderr is a terminal, silent otherwise. Work of some length shows
+// how much time it still needs at the speed so far.
 class Progress {
  public:
   Progress(std::string label, double total);
@@ -21,6 +23,7 @@ class Progress {
  private:
   std::string label_;
   double total_;
+  std::chrono::steady_clock::time_point start_;
   int last_percent_ = -1;
   bool shown_;
 };

@@ -57,15 +57,18 @@ struct Engine::State {
   std::unique_ptr<models::Model> model;
   std::unique_ptr<kv::Store> store;
   std::unique_ptr<PrefixCache> prefixes;  // null: off
+  weights::KeyBalance balance;            // of the store's plan
   int64_t max_rows = 0;
   int64_t next_id = 1;
   std::list<Generation> generations;  // in order of arrival
   std::map<int64_t, GenerationStats> finished;
   Buffer logits;  // [max_logit_rows, vocab] float32
 
-  // A new, empty cache of that plan, and the K balance that its codecs want: `measured`, or without
-  // it the one of the weights. On failure the old one stays.
-  Status install(const kv::KvPlan& plan, const weights::KeyBalance& measured);
+  Result<weights::KeyBalance> balance_for(const CacheFlags& flags, const kv::KvPlan& plan) const;
+  // A new, empty cache of that plan with its K balance. On failure the old one stays.
+  Status install(const CacheFlags& flags, const kv::KvPlan& plan);
+  // The model's forward with this engine's settings, which a lane may have changed.
+  Status forward(const models::Batch& batch);
   int64_t context_limit() const { return store->plan().max_length(); }
   Status run(const StepPlan& plan, std::vector<Generation*>& running, models::Batch& batch,
              kv::KvBatch& kv_batch);
@@ -87,7 +90,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   auto plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
   if (!plan.runnable()) return kv::refusal_error(plan);
   RK_TRY(models::check_family(checkpoint.config));
-  auto balance = RK_TRY(calibrated_balance(options.cache, checkpoint));
+  RK_TRY(calibrated_balance(options.cache, checkpoint));
 
   std::unique_ptr<Engine> engine(new Engine());
   engine->state_ = std::make_unique<State>(std::move(checkpoint), ops, device);
@@ -95,35 +98,46 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   s.tokenizer_sum = engine::tokenizer_sum(s.checkpoint.tokenizer);
   if (s.checkpoint.tokenizer.kind != TokenizerData::Kind::none)
     s.tokenizer = RK_TRY(text::Tokenizer::create(std::move(s.checkpoint.tokenizer)));
+  s.options = options;
   s.max_rows = std::max<int64_t>(plan.chunk, plan.parallel);
 
   const models::ModelOptions model_options{.max_rows = s.max_rows,
-                                           .exact = options.exact,
                                            .pack = {options.weight_bits, options.weight_group}};
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
-  s.options = options;
-  RK_TRY(s.install(plan, balance));
+  RK_TRY(s.install(options.cache, plan));
   s.logits =
       RK_TRY(Buffer::allocate(static_cast<size_t>(s.model->max_logit_rows()) *
                               static_cast<size_t>(s.checkpoint.config.vocab_size) * sizeof(float)));
   return engine;
 }
 
-Status Engine::State::install(const kv::KvPlan& plan, const weights::KeyBalance& measured) {
-  auto fresh = RK_TRY(kv::Store::create(plan, exec.device(), ops));
+Result<weights::KeyBalance> Engine::State::balance_for(const CacheFlags& flags,
+                                                       const kv::KvPlan& plan) const {
+  const auto measured = RK_TRY(calibrated_balance(flags, checkpoint));
   const weights::KeyBalance& source = measured.empty() ? model->weights().balance : measured;
-  weights::KeyBalance balance(plan.layers.size());
+  weights::KeyBalance result(plan.layers.size());
   for (const auto& layer : plan.layers) {
     if (layer.geometry.k.scheme != kernels::KvScheme::hadamard) continue;
     const int donor = layer.donor >= 0 ? layer.donor : layer.index;  // whose keys it reads
-    balance[static_cast<size_t>(layer.index)] = source[static_cast<size_t>(donor)];
+    result[static_cast<size_t>(layer.index)] = source[static_cast<size_t>(donor)];
   }
-  RK_TRY(model->set_key_balance(balance, exec.device()));
+  return result;
+}
+
+Status Engine::State::install(const CacheFlags& flags, const kv::KvPlan& plan) {
+  auto fresh_balance = RK_TRY(balance_for(flags, plan));
+  auto fresh = RK_TRY(kv::Store::create(plan, exec.device(), ops));
   prefixes.reset();  // it holds snapshots of the old store
   store = std::move(fresh);
-  key_balance = std::move(balance);
+  balance = std::move(fresh_balance);
   if (plan.prefix_cache_bytes > 0) prefixes = std::make_unique<PrefixCache>(*store);
   return {};
+}
+
+Status Engine::State::forward(const models::Batch& batch) {
+  model->set_exact(options.exact);
+  RK_TRY(model->set_key_balance(balance, exec.device()));
+  return model->forward(batch, *store, exec);
 }
 
 Status Engine::set_cache(const CacheFlags& flags) {
@@ -138,7 +152,7 @@ Status Engine::set_cache(const CacheFlags& flags) {
                       "the cache asks for steps of {} rows (--chunk, --parallel), the engine was "
                       "loaded for {} at most",
                       rows, s.max_rows);
-  return s.install(plan, RK_TRY(calibrated_balance(flags, s.checkpoint)));
+  return s.install(flags, plan);
 }
 
 void Engine::observe_keys(models::KeyStatistics* statistics) {
@@ -150,6 +164,14 @@ const weights::KeyBalance& Engine::weight_balance() const {
   return state_->model->weights().balance;
 }
 const ModelConfig& Engine::config() const { return state_->checkpoint.config; }
+models::Model& Engine::model() { return *state_->model; }
+kernels::Exec& Engine::exec() { return state_->exec; }
+const kernels::Ops& Engine::ops() const { return state_->ops; }
+int64_t Engine::max_step_rows() const { return state_->max_rows; }
+Result<weights::KeyBalance> Engine::key_balance(const CacheFlags& flags,
+                                                const kv::KvPlan& plan) const {
+  return state_->balance_for(flags, plan);
+}
 const kv::KvPlan& Engine::plan() const { return state_->store->plan(); }
 const kv::Store& Engine::store() const { return *state_->store; }
 const text::Tokenizer* Engine::tokenizer() const { return state_->tokenizer.get(); }
@@ -255,7 +277,7 @@ Status Engine::State::run(const StepPlan& plan, std::vector<Generation*>& runnin
   }
   kv_batch = RK_TRY(store->begin_step(entries));
   batch.kv = &kv_batch;
-  Status status = model->forward(batch, *store, exec);
+  Status status = forward(batch);
   if (!status.ok())
     for (const auto& entry : entries) store->abort_step(entry.sequence);
   return status;
@@ -445,7 +467,7 @@ Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t be
     const kv::StepEntry entry{.sequence = sequence, .rows = rows};
     auto kv_batch = RK_TRY(s.store->begin_step({&entry, 1}));
     batch.kv = &kv_batch;
-    RK_TRY(s.model->forward(batch, *s.store, s.exec));
+    RK_TRY(s.forward(batch));
     for (int64_t r = std::max(begin, done); r < done + rows;) {
       std::vector<int64_t> picked;
       for (; r < done + rows && static_cast<int64_t>(picked.size()) < s.model->max_logit_rows();

@@ -16,6 +16,11 @@
 #include "kv/store.h"
 #include "models/key_statistics.h"
 #include "text/tokenizer.h"
+#include "weights/balance.h"
+
+namespace ringkeep::models {
+class Model;
+}
 
 namespace ringkeep::engine {
 
@@ -115,6 +120,14 @@ class Engine {
   // row(position, logits [vocab]) is called in order.
   Status logits(std::span<const int32_t> tokens, int64_t chunk, int64_t begin, int64_t end,
                 const std::function<void(int64_t position, std::span<const float> logits)>& row);
+
+  // What a lane (lane.h) runs with.
+  models::Model& model();
+  kernels::Exec& exec();
+  const kernels::Ops& ops() const;
+  int64_t max_step_rows() const;  // that activations were made for
+  // K balance of the caches that `flags` plan. Errors: of --kv-calibration's file.
+  Result<weights::KeyBalance> key_balance(const CacheFlags& flags, const kv::KvPlan& plan) const;
 
  private:
   Engine();

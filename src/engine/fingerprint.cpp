@@ -91,7 +91,7 @@ std::string balance_of(const weights::KeyBalance& balance) {
   Sha256 sum;
   bool any = false;
   for (const std::vector<float>& layer : balance) {
-    add_value(sum, layer.size());
+    add_value(sum, static_cast<uint64_t>(layer.size()));
     add_values(sum, layer);
     any = any || !layer.empty();
   }

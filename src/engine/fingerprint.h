@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "kernels/api/ops.h"
 #include "kv/plan.h"
-#include "weights/decoder_weights.h"
+#include "weights/balance.h"
 
 namespace ringkeep::engine {
 

@@ -34,8 +34,10 @@ class Model {
   virtual int64_t max_logit_rows() const = 0;
   // Keys are multiplied by c per channel before RoPE, and queries divided by it, from now on:
   // scores stay as they are. `balance` [layers]; a layer's c must be equal within each rotary pair.
-  // Fails (runtime) without memory, and then changes nothing.
+  // Costs nothing where nothing changes. Fails (runtime) without memory, and then changes nothing.
   virtual Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) = 0;
+  // Float32 activations in the weight products, from now on.
+  virtual void set_exact(bool exact) = 0;
   // Every forward adds its rows to `statistics` from now on; null: none.
   virtual void observe_keys(KeyStatistics* statistics) = 0;
   virtual const weights::DecoderWeights& weights() const = 0;
@@ -44,7 +46,6 @@ class Model {
 
 struct ModelOptions {
   int64_t max_rows = 512;  // of a step
-  bool exact = false;      // float32 activations in the weight products
   weights::PackOptions pack;
 };
 

@@ -8,15 +8,13 @@ struct Parts {
   weights::DecoderWeights weights;
   Activations activations;
   RopeTables ropes;
-  bool exact;
   const kernels::Ops& ops;
 };
 
 template <typename Family>
 std::unique_ptr<Model> make(Parts parts) {
   return std::make_unique<Family>(std::move(parts.config), std::move(parts.weights),
-                                  std::move(parts.activations), std::move(parts.ropes), parts.exact,
-                                  parts.ops);
+                                  std::move(parts.activations), std::move(parts.ropes), parts.ops);
 }
 
 struct Entry {
@@ -58,7 +56,7 @@ Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoi
   auto ropes = RK_TRY(RopeTables::create(checkpoint.config, options.max_rows, device));
   return find(checkpoint.config.family)
       ->make(Parts{checkpoint.config, std::move(weights), std::move(activations), std::move(ropes),
-                   options.exact, ops});
+                   ops});
 }
 
 size_t activation_bytes(const ModelConfig& config, int64_t max_rows) {

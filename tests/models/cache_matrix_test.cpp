@@ -416,7 +416,7 @@ void Matrix::modes(const KvPlan& plan, const Text& text, const Outputs& expected
     ASSERT_TRUE(snapshot.ok());
     rig.read(reader, tokens, 9);
     store.close(reader.id);
-    auto again = rig.reader(store.thaw(*snapshot).value(), text);
+    auto again = rig.reader(store.thaw(*snapshot, at).value(), text);
     rig.read(again, tokens, 13);
     expect_rows(again.out, expected, at, tokens, "from a snapshot");
     store.close(again.id);

@@ -113,11 +113,13 @@ void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
 
 Status Decoder::set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) {
   RK_CHECK(balance.size() == config_.layers.size(), "{} layers of balance", balance.size());
+  if (balance == balance_) return {};
   std::vector<QkNorms> norms;
   for (size_t i = 0; i < balance.size(); ++i)
     norms.push_back(
         RK_TRY(QkNorms::fold(config_.layers[i], weights_.layers[i], balance[i], device)));
   qk_norms_ = std::move(norms);
+  balance_ = balance;
   return {};
 }
 

@@ -11,18 +11,19 @@ namespace ringkeep::models {
 class Decoder : public Model {
  public:
   Decoder(ModelConfig config, weights::DecoderWeights weights, Activations activations,
-          RopeTables ropes, bool exact, const kernels::Ops& ops)
+          RopeTables ropes, const kernels::Ops& ops)
       : config_(std::move(config)),
         weights_(std::move(weights)),
         a_(std::move(activations)),
         ropes_(std::move(ropes)),
         ops_(ops),
-        exact_(exact),
+        balance_(config_.layers.size()),
         qk_norms_(config_.layers.size()) {}
 
   Status forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) final;
   void logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) final;
   Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) final;
+  void set_exact(bool exact) final { exact_ = exact; }
   void observe_keys(KeyStatistics* statistics) final { statistics_ = statistics; }
   int64_t max_logit_rows() const final { return kMaxLogitRows; }
   const weights::DecoderWeights& weights() const final { return weights_; }
@@ -57,13 +58,14 @@ class Decoder : public Model {
   Activations a_;
   RopeTables ropes_;
   const kernels::Ops& ops_;
-  bool exact_;
 
  private:
   void linear(const float* x, int64_t rows, int64_t x_stride,
               std::initializer_list<kernels::LinearOutput> outputs, kernels::Exec& exec);
   void norm_rope(float* x, int heads, const HeadScale& scale, int index, Step& step);
 
+  bool exact_ = false;
+  weights::KeyBalance balance_;    // [layers]
   std::vector<QkNorms> qk_norms_;  // [layers] with the K balance
   KeyStatistics* statistics_ = nullptr;
 };
