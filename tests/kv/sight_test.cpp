@@ -13,9 +13,17 @@ namespace {
 std::vector<GroupPlan> groups() {
   std::vector<GroupPlan> all;
   for (const bool hot : {false, true})
-    for (const auto& [window, keep, chunk] :
-         {std::array<int64_t, 3>{0, 0, 0}, {1, 0, 0}, {64, 0, 0}, {100, 0, 0}, {300, 0, 0},
-          {1, 70, 0}, {80, 130, 0}, {16, 0, 16}, {64, 0, 64}, {100, 0, 100}, {200, 0, 200}}) {
+    for (const auto& [window, keep, chunk] : {std::array<int64_t, 3>{0, 0, 0},
+                                              {1, 0, 0},
+                                              {64, 0, 0},
+                                              {100, 0, 0},
+                                              {300, 0, 0},
+                                              {1, 70, 0},
+                                              {80, 130, 0},
+                                              {16, 0, 16},
+                                              {64, 0, 64},
+                                              {100, 0, 100},
+                                              {200, 0, 200}}) {
       GroupPlan group;
       group.window = window;
       group.keep = keep;
