@@ -59,6 +59,11 @@ void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
         ->capture_default_str()
         ->group(group);
   }
+  app.add_option("--kv-hot", flags.kv_hot,
+                 "codec of the newest one or two pages of 64 tokens, where older ones are below 8 "
+                 "bits: none, 8 (the default) or f16")
+      ->type_name("CODEC")
+      ->group(group);
   app.add_option("--quantized-kv-start", flags.quantized_kv_start,
                  "rows with a lower index stay f16")
       ->type_name("N")

@@ -73,7 +73,10 @@ std::string describe(const RowRanges& ranges) {
   return text.empty() ? "none" : text;
 }
 
-const char* tier_name(const kv::GroupPlan& group) { return group.before_start ? "start" : "rows"; }
+const char* tier_name(const kv::GroupPlan& group) {
+  if (group.before_start) return "start";
+  return group.hot ? "hot" : "rows";
+}
 
 Result<std::vector<std::byte>> CacheAccess::read(kv::SequenceId sequence, int group, int layer,
                                                  std::span<const int64_t> indices) {

@@ -44,10 +44,11 @@ Result<KvCodec> read_codec(const JsonFields& layer, const char* key, int& dim) {
   dim = static_cast<int>(RK_TRY(required(*object, "dim", 1, checkpoint::kLargestHeadDim)));
   codec.bits = static_cast<int>(RK_TRY(required(*object, "bits", 2, 16)));
   codec.group = static_cast<int>(RK_TRY(required(*object, "group", 0, dim)));
-  const bool f16 = codec.scheme == KvScheme::f16;
-  if (f16 != (codec.bits == 16) || (!f16 && codec.bits > 8))
-    return object->wrong("bits", f16 ? "16" : "2 to 8");
-  if ((f16 && codec.group != 0) || (codec.group > 0 && dim % codec.group != 0) ||
+  const bool plain = codec.scheme == KvScheme::f16, halves = codec.halves();
+  if ((plain && !halves) || (!halves && codec.bits > 8) ||
+      (halves && codec.scheme == KvScheme::affine))
+    return object->wrong("bits", plain ? "16" : "2 to 8, or 16 for hadamard");
+  if ((halves && codec.group != 0) || (codec.group > 0 && dim % codec.group != 0) ||
       (codec.scheme == KvScheme::affine && codec.group == 0))
     return object->wrong("group", "a divisor of dim");
   return codec;
@@ -104,7 +105,7 @@ Result<HostPlane> take_plane(Tensors& tensors, const std::string& file, const st
     return take_field(tensors, file, prefix + field, "F16",
                       {heads, rows, static_cast<int64_t>(row_bytes / 2)});
   };
-  if (codec.scheme == KvScheme::f16) return HostPlane{RK_TRY(half("values", bytes.codes)), {}, {}};
+  if (codec.halves()) return HostPlane{RK_TRY(half("values", bytes.codes)), {}, {}};
   HostPlane plane;
   plane.codes = RK_TRY(take_field(tensors, file, prefix + "codes", "U8",
                                   {heads, rows, static_cast<int64_t>(bytes.codes)}));

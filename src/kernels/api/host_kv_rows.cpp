@@ -44,7 +44,7 @@ class RowMover {
 
   void take_out(const std::byte* head, int token, int64_t row) const {
     std::byte* codes = rows_.codes + row * bytes_.codes;
-    if (plane_.codec.scheme == KvScheme::f16) {
+    if (plane_.codec.halves()) {
       for (int d = 0; d < plane_.dim; ++d)
         std::memcpy(codes + 2 * d, head + half_offset(plane_, token, d), 2);
       return;
@@ -66,7 +66,7 @@ class RowMover {
 
   void put_in(std::byte* head, int token, int64_t row) const {
     const std::byte* codes = rows_.codes + row * bytes_.codes;
-    if (plane_.codec.scheme == KvScheme::f16) {
+    if (plane_.codec.halves()) {
       for (int d = 0; d < plane_.dim; ++d)
         std::memcpy(head + half_offset(plane_, token, d), codes + 2 * d, 2);
       return;

@@ -2,7 +2,8 @@
 // file may be read where it was not written. docs/kv-codecs.md describes it for other programs.
 //
 // A plane is K or V of some rows of one layer, each field [kv_heads][rows][...] without padding:
-//   codes   f16: dim halves. Quantized: dim codes of `bits` bits, a little-endian bit stream (code
+//   codes   f16, and hadamard in 16 bits: dim halves. Quantized: dim codes of `bits` bits, a
+//   little-endian bit stream (code
 //   i
 //           occupies the bits from i * bits on, lowest first), padded to whole bytes a row. The
 //           codes are unsigned: hadamard counts its levels upwards (8 bits: level = code - 128);
@@ -29,7 +30,7 @@ struct KvRowBytes {
 
 inline KvRowBytes kv_row_bytes(const KvCodec& codec, int dim) {
   const auto channels = static_cast<size_t>(dim);
-  if (codec.scheme == KvScheme::f16) return {.codes = 2 * channels};
+  if (codec.halves()) return {.codes = 2 * channels};
   const size_t groups = codec.group > 0 ? channels / static_cast<size_t>(codec.group) : 1;
   return {.codes = (channels * static_cast<size_t>(codec.bits) + 7) / 8,
           .scales = 2 * groups,
