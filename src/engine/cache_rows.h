@@ -19,7 +19,8 @@ using RowRanges = std::vector<std::pair<int64_t, int64_t>>;
 RowRanges ranges_of(std::span<const int64_t> indices);
 std::string describe(const RowRanges& ranges);  // "0-39, 100-159" or "none"
 
-// What part of a layer's rows a group holds: "rows", or "start" (f16 before --quantized-kv-start).
+// What part of a layer's rows a group holds: "rows", "hot" (its newest pages a second time), or
+// "start" (f16 before --quantized-kv-start).
 const char* tier_name(const kv::GroupPlan& group);
 
 // One field of a plane: host memory [kv_heads, rows, row_bytes], or nothing.

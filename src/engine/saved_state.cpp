@@ -53,6 +53,10 @@ void add_entries(std::vector<checkpoint::SafetensorsEntry>& entries, const std::
   add("biases", "F16", 2, bytes.biases);
 }
 
+std::string codec_text(const KvCodec& codec) {
+  return kernels::describe(codec) + (codec.halves() && codec.rotated() ? " rotated" : "");
+}
+
 // A layer's rows in one group of the store.
 struct Part {
   int layer;
@@ -156,10 +160,8 @@ Result<kv::SequenceId> restore_saved_state(CacheAccess access, const SavedState&
       RK_TRY(expect_equal(where, "KV heads", have.kv_heads, file.kv_heads));
       RK_TRY(expect_equal(where, "K channels", have.k_dim, file.k_dim));
       RK_TRY(expect_equal(where, "V channels", have.v_dim, file.v_dim));
-      RK_TRY(
-          expect_equal(where, "codec of K", kernels::describe(have.k), kernels::describe(file.k)));
-      RK_TRY(
-          expect_equal(where, "codec of V", kernels::describe(have.v), kernels::describe(file.v)));
+      RK_TRY(expect_equal(where, "codec of K", codec_text(have.k), codec_text(file.k)));
+      RK_TRY(expect_equal(where, "codec of V", codec_text(have.v), codec_text(file.v)));
       RK_TRY(expect_equal(where, "tokens in sight", describe(ranges_of(*part.indices)),
                           describe(rows.ranges)));
       RK_TRY(access.write(sequence, part.group, part.layer, *part.indices, rows.rows));

@@ -109,7 +109,8 @@ def test_goes_on_as_mlx_lm_does(name, bits, flags, dtype, steps, tiny, tmp_path)
 ])
 def test_the_older_layout(name, bits, flags, tiny, tmp_path):
     """A file of an older mlx-lm gives what today's gives."""
-    new, old, gguf = tmp_path / "new", tmp_path / "old", tiny.gguf(name, "F32")
+    new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
+    gguf = tiny.gguf(name, "F32")
     model = mlx_model(tiny.hf(name), "float32")
     cache = mlx_prompt_cache(model, fixed_tokens(SPECS[name], 150), new, bits)
     as_old_file(cache, old)

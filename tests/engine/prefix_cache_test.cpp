@@ -15,8 +15,10 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-CacheFlags flags_of(const char* bits, int64_t start = 0, int64_t size = 0, int64_t keep = 0) {
+CacheFlags flags_of(const char* bits, int64_t start = 0, int64_t size = 0, int64_t keep = 0,
+                    std::optional<std::string> hot = {}) {
   CacheFlags flags;
+  flags.kv_hot = std::move(hot);
   flags.kv_bits = bits;
   flags.quantized_kv_start = start;
   flags.max_kv_size = size;
@@ -105,7 +107,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"f16", flags_of("f16")}, Case{"eight", flags_of("8")},
                       Case{"four", flags_of("4")}, Case{"affine", flags_of("affine4:32")},
                       Case{"start", flags_of("4", 200)}, Case{"never", flags_of("4", 2000)},
-                      Case{"bounded", flags_of("4", 0, 100, 8)}),
+                      Case{"bounded", flags_of("4", 0, 100, 8)},
+                      Case{"hot", flags_of("3", 0, 0, 0, "f16")},
+                      Case{"cold", flags_of("4", 0, 0, 0, "none")}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Without windows or a change of format a prefix of any length can be cut out of a longer one.

@@ -35,10 +35,13 @@ std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& 
 TEST(SavedState, GoesOnBitForBit) {
   const TinyModel model;
   const std::string path = model.file("saved");
+  CacheFlags hot = flags_of("3"), cold = flags_of("4", 100);
+  hot.kv_hot = "f16";
+  cold.kv_hot = "none";
   for (const CacheFlags& flags :
        {flags_of("f16"), flags_of("8"), flags_of("K5V3"), flags_of("affine2:16"),
         flags_of("full=4+sliding=6"), flags_of("4", 100), flags_of("4", 2000),
-        flags_of("4", 0, 90, 20), flags_of("3", 40, 90, 20)}) {
+        flags_of("4", 0, 90, 20), flags_of("3", 40, 90, 20), hot, cold}) {
     SCOPED_TRACE(
         fmt::format("{} {} {}", flags.kv_bits, flags.quantized_kv_start, flags.max_kv_size));
     for (const size_t length : {20u, 150u, 200u}) {
@@ -53,9 +56,9 @@ TEST(SavedState, GoesOnBitForBit) {
       const Reply next = second.run(turn);
       EXPECT_EQ(next.stats.cached_tokens, loaded.length);
       EXPECT_EQ(next, first.run(turn));
-      CacheFlags cold = flags;
-      cold.prefix_cache_bytes = 0;
-      EXPECT_EQ(next, TinyEngine(model, cold).run(turn));
+      CacheFlags fresh = flags;
+      fresh.prefix_cache_bytes = 0;
+      EXPECT_EQ(next, TinyEngine(model, fresh).run(turn));
     }
   }
 }

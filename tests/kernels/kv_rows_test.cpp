@@ -11,7 +11,7 @@ namespace ringkeep::kernels::testing {
 namespace {
 
 std::vector<KvCodec> codecs(int dim) {
-  std::vector<KvCodec> all = {kF16};
+  std::vector<KvCodec> all = {kF16, h(16)};
   for (const int bits : {8, 6, 5, 4, 3, 2}) {
     all.push_back(h(bits));
     all.push_back(affine(bits, 16));
@@ -57,8 +57,9 @@ std::vector<float> decode(const std::vector<std::byte>* fields, const KvCodec& c
                           size_t row) {
   const auto n = static_cast<size_t>(dim);
   std::vector<float> x(n);
-  if (codec.scheme == KvScheme::f16) {
+  if (codec.halves()) {
     for (size_t d = 0; d < n; ++d) x[d] = half_at(fields[0], row * n + d);
+    if (codec.rotated()) hadamard(x.data(), dim);
     return x;
   }
   const size_t bits = static_cast<size_t>(codec.bits), row_bytes = (n * bits + 7) / 8;

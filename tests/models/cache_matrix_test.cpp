@@ -105,9 +105,9 @@ class Rig {
       for (size_t i = 0; i < parts.size(); ++i) {
         auto& [reader, n] = parts[i];
         const int64_t width = kHeads * kValueDim;
-        std::copy_n(out.begin() + entries[i].row0 * width, n * width,
-                    reader->out[static_cast<size_t>(layer.index)].begin() +
-                        reader->at(*store_) * width);
+        std::copy_n(
+            out.begin() + entries[i].row0 * width, n * width,
+            reader->out[static_cast<size_t>(layer.index)].begin() + reader->at(*store_) * width);
       }
     }
     ASSERT_EQ(non_finite, 0);
@@ -120,8 +120,8 @@ class Rig {
   // Rows up to `end`, at most `chunk` a step.
   void read(Reader& reader, int64_t end, int64_t chunk) {
     while (reader.at(*store_) < end && !::testing::Test::HasFatalFailure())
-      step({{&reader, std::min({chunk, end - reader.at(*store_),
-                                store_->max_step_rows(reader.id)})}});
+      step({{&reader,
+             std::min({chunk, end - reader.at(*store_), store_->max_step_rows(reader.id)})}});
   }
 
  private:
@@ -206,8 +206,7 @@ std::vector<float> naive(const Text& text, const KvPlan& plan, const LayerPlan& 
       for (int d = 0; d < kValueDim; ++d) {
         double sum = 0.0;
         for (int64_t t = 0; t <= q; ++t)
-          sum += weight[static_cast<size_t>(t)] *
-                 kept(t).v[static_cast<size_t>(t * kValueDim + d)];
+          sum += weight[static_cast<size_t>(t)] * kept(t).v[static_cast<size_t>(t * kValueDim + d)];
         out.push_back(static_cast<float>(sum / total));
       }
     }
@@ -234,8 +233,8 @@ struct Layout {
   std::vector<LayerSpec> layers;
   int64_t max_kv_size = 0;
   int64_t keep = 0;
-  int64_t tokens = 200;        // of a text: several windows
-  std::string refusal;         // the feature that the plan must name; empty: it must run
+  int64_t tokens = 200;  // of a text: several windows
+  std::string refusal;   // the feature that the plan must name; empty: it must run
 };
 
 LayerSpec sized(LayerSpec spec) {
@@ -381,8 +380,8 @@ void Matrix::modes(const KvPlan& plan, const Text& text, const Outputs& expected
       spoil(drafted.v, other.v, kValueDim);
       reader.text = &drafted;
       // No rollback goes below --quantized-kv-start.
-      const bool commits = below(2) == 0 && (at >= plan.quantized_start ||
-                                             at + draft < plan.quantized_start);
+      const bool commits =
+          below(2) == 0 && (at >= plan.quantized_start || at + draft < plan.quantized_start);
       rig.step({{&reader, draft}}, commits ? draft : accepted);
       if (commits) {
         ASSERT_TRUE(store.rollback(reader.id, draft - accepted).ok());
