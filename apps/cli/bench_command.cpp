@@ -12,8 +12,6 @@
 #include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "kernels/select/select.h"
-#include "weights/decoder_weights.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -130,27 +128,13 @@ Status check_flags(const Options& options) {
   return {};
 }
 
-// One engine for each codec, all alive at once.
-Result<std::vector<Session>> load_all(const Options& options) {
-  std::vector<Session> sessions;
-  for (const std::string& codec : options.codecs) {
-    CacheFlags flags = options.cache;
-    flags.kv_bits = codec;
-    flags.ctx = *std::max_element(options.depths.begin(), options.depths.end()) +
-                std::max(options.prompt, options.decode + 1) + 1;
-    checkpoint::Checkpoint checkpoint =
-        RK_TRY(checkpoint::open(options.model.model, {.tokenizer = false}));
-    const weights::PackOptions pack{options.runtime.weight_bits, options.runtime.weight_group};
-    const size_t bytes = RK_TRY(weights::packed_bytes(checkpoint, pack, kernels::cpu_backend()));
-    if (const size_t free = available_memory_bytes(); free > 0 && bytes > free)
-      return make_error(ErrorKind::runtime,
-                        "codec {} needs {} more for its copy of the weights and {} are free: give "
-                        "fewer --codecs",
-                        codec, human_bytes(static_cast<double>(bytes)),
-                        human_bytes(static_cast<double>(free)));
-    sessions.push_back(RK_TRY(start(std::move(checkpoint), flags, options.runtime)));
-  }
-  return sessions;
+// The cache of one codec (the one that a budget chose: of that budget), for every depth.
+CacheFlags flags_of(const Options& options, const std::string& codec) {
+  CacheFlags flags = options.cache;
+  if (flags.kv_budget == 0) flags.kv_bits = codec;
+  flags.ctx = *std::max_element(options.depths.begin(), options.depths.end()) +
+              std::max(options.prompt, options.decode + 1) + 1;
+  return flags;
 }
 
 void print_rows_json(const std::vector<Row>& rows, const Options& options,
@@ -169,32 +153,44 @@ void print_rows_json(const std::vector<Row>& rows, const Options& options,
 void print_rows_text(const std::vector<Row>& rows, const Options& options,
                      const std::string& machine, double bandwidth) {
   fmt::print("{}\nstreaming read bandwidth {:.1f} GB/s\n\n", machine, bandwidth);
-  fmt::print("{:<10} {:>7} {:>14} {:>13} {:>12} {:>8} {:>12} {:>8}\n", "codec", "depth",
+  size_t width = 10;
+  for (const std::string& codec : options.codecs) width = std::max(width, codec.size());
+  fmt::print("{:<{}} {:>7} {:>14} {:>13} {:>12} {:>8} {:>12} {:>8}\n", "codec", width, "depth",
              "prefill tok/s", "decode tok/s", "MB a step", "GB/s", "floor tok/s", "of floor");
   for (const Row& row : rows) {
     const double decode = median(row.decode_tok_s);
     const double floor = bandwidth * 1e9 / row.decode_bytes;
-    fmt::print("{:<10} {:>7} {:>14.1f} {:>13.1f} {:>12.1f} {:>8.1f} {:>12.1f} {:>7.0f}%\n",
-               options.codecs[row.codec], row.depth, median(row.prefill_tok_s), decode,
+    fmt::print("{:<{}} {:>7} {:>14.1f} {:>13.1f} {:>12.1f} {:>8.1f} {:>12.1f} {:>7.0f}%\n",
+               options.codecs[row.codec], width, row.depth, median(row.prefill_tok_s), decode,
                row.decode_bytes / 1e6, row.decode_bytes * decode / 1e9, floor,
                100 * decode / floor);
   }
 }
 
-Result<int> bench_command(const Options& options) {
-  init_log(options.model.verbosity);
+Result<int> bench_command(const Options& asked) {
+  init_log(asked.model.verbosity);
+  Options options = asked;
   RK_TRY(check_flags(options));
-  std::vector<Session> sessions = RK_TRY(load_all(options));
-  BandwidthMeter meter = RK_TRY(BandwidthMeter::create(sessions.front().device->pool()));
+  if (options.codecs.empty()) return make_error(ErrorKind::usage, "--codecs names no codec");
+  checkpoint::Checkpoint checkpoint =
+      RK_TRY(checkpoint::open(options.model.model, {.tokenizer = false}));
+  Session session =
+      RK_TRY(start(std::move(checkpoint), flags_of(options, options.codecs[0]), options.runtime));
+  engine::Engine& engine = *session.engine;
+  if (options.cache.kv_budget > 0) options.codecs = {engine.plan().budget_codec};
+  BandwidthMeter meter = RK_TRY(BandwidthMeter::create(session.device->pool()));
 
+  // Every cache is tried before anything is measured.
   std::vector<Row> rows;
   for (const int64_t depth : options.depths)
-    for (size_t codec = 0; codec < options.codecs.size(); ++codec)
-      rows.push_back(
-          {.codec = codec,
-           .depth = depth,
-           .decode_bytes = decode_bytes(*sessions[codec].engine,
-                                        std::max<int64_t>(depth, 1) + (options.decode + 1) / 2)});
+    for (size_t codec = 0; codec < options.codecs.size(); ++codec) {
+      RK_TRY(engine.set_cache(flags_of(options, options.codecs[codec])));
+      if (depth == options.depths[0] && codec > 0) report_plan(engine.plan());
+      rows.push_back({.codec = codec,
+                      .depth = depth,
+                      .decode_bytes = decode_bytes(
+                          engine, std::max<int64_t>(depth, 1) + (options.decode + 1) / 2)});
+    }
   const InterruptScope scope;
   Progress progress("bench", static_cast<double>(rows.size()) * options.repetitions);
   double done = 0;
@@ -202,7 +198,7 @@ Result<int> bench_command(const Options& options) {
     meter.measure();
     for (Row& row : rows) {
       if (scope.interrupted()) return make_error(ErrorKind::interrupted, "interrupted");
-      engine::Engine& engine = *sessions[row.codec].engine;
+      RK_TRY(engine.set_cache(flags_of(options, options.codecs[row.codec])));
       row.decode_tok_s.push_back(RK_TRY(decode_speed(engine, row.depth, options.decode)));
       row.prefill_tok_s.push_back(RK_TRY(prefill_speed(engine, row.depth, options.prompt)));
       progress.update(++done);
@@ -241,17 +237,18 @@ Command add_bench(CLI::App& app) {
       ->delimiter(',')
       ->capture_default_str()
       ->group(group);
+  CLI::Option* budget = add_cache_options(*command, options->cache, false);
   command->add_option("--codecs", options->codecs, "codecs of the cache (see run --kv-bits)")
       ->type_name("CODEC,...")
       ->delimiter(',')
       ->capture_default_str()
+      ->excludes(budget)
       ->group(group);
   command->add_option("-r,--repetitions", options->repetitions, "the median of this many counts")
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
-  add_cache_options(*command, options->cache, false);
   add_runtime_options(*command, options->runtime);
   return {command, [options] { return bench_command(*options); }};
 }

@@ -19,6 +19,7 @@ Command add_plan(CLI::App& app);
 Command add_run(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_eval(CLI::App& app);
+Command add_calibrate(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_inspect(CLI::App& app);

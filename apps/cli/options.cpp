@@ -5,7 +5,9 @@
 
 #include "base/log.h"
 #include "cli/machine.h"
+#include "cli/output.h"
 #include "kernels/select/select.h"
+#include "kv/budget.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -34,20 +36,38 @@ void add_json_option(CLI::App& app, ModelOptions& options) {
   app.add_flag("--json", options.json, "print one JSON object on stdout")->group("Output");
 }
 
-void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
+CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
   const char* group = "Cache";
+  CLI::Option* budget =
+      app.add_option_function<std::string>(
+             "--kv-budget",
+             [&flags](const std::string& text) {
+               const Result<size_t> bytes = kv::parse_bytes(text);
+               if (!bytes.ok()) throw CLI::ValidationError("--kv-budget", bytes.error().message);
+               flags.kv_budget = bytes.value();
+             },
+             "choose the best codecs whose cache takes at most so much, e.g. 512M, 1.5GiB")
+          ->type_name("BYTES")
+          ->group(group);
+  app.add_option("--kv-calibration", flags.kv_calibration,
+                 "factors of the K balance, as `calibrate` writes them")
+      ->type_name("FILE")
+      ->group(group);
   if (codec) {
     app.add_option("--kv-bits", flags.kv_bits,
                    "CODEC: f16, 8 6 5 4 3 2, KaVb, 5.5 4.5 3.5 2.5, affineB:G, or by layer kind "
                    "full=CODEC+sliding=CODEC")
         ->type_name("CODEC")
         ->capture_default_str()
+        ->excludes(budget)
         ->group(group);
     app.add_option("--kv-key-bits", flags.kv_key_bits, "the K half, over --kv-bits")
         ->type_name("BITS")
+        ->excludes(budget)
         ->group(group);
     app.add_option("--kv-value-bits", flags.kv_value_bits, "the V half, over --kv-bits")
         ->type_name("BITS")
+        ->excludes(budget)
         ->group(group);
   }
   app.add_option("--kv-scheme", flags.kv_scheme, "hadamard or affine")
@@ -78,6 +98,7 @@ void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
+  return budget;
 }
 
 void add_context_option(CLI::App& app, CacheFlags& flags) {
@@ -226,6 +247,14 @@ engine::EngineOptions engine_options(const CacheFlags& flags, const RuntimeOptio
   return options;
 }
 
+void report_plan(const kv::KvPlan& plan) {
+  if (plan.budget > 0)
+    fmt::print(stderr, "kv-budget: chose --kv-bits {}, {} of {}\n", plan.budget_codec,
+               human_bytes(static_cast<double>(plan.kv_bytes + plan.kv_prefill_bytes)),
+               human_bytes(static_cast<double>(plan.budget)));
+  for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
+}
+
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,
                       const RuntimeOptions& runtime) {
   Session session;
@@ -236,7 +265,7 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags
       std::move(checkpoint), engine_options(flags, runtime), *session.ops, *session.device));
   spdlog::info("loaded: {} bytes of weights, peak memory {} bytes", session.engine->weight_bytes(),
                peak_memory_bytes());
-  for (const std::string& warning : session.engine->plan().warnings) spdlog::warn("{}", warning);
+  report_plan(session.engine->plan());
   return session;
 }
 

@@ -43,8 +43,8 @@ struct SamplingOptions {
 CLI::Option* add_model_options(CLI::App& app, ModelOptions& options);
 void add_json_option(CLI::App& app, ModelOptions& options);
 // Codec, size and chunk of the cache. `codec` false leaves --kv-bits and its halves out (bench and
-// eval have --codecs).
-void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec = true);
+// eval have --codecs). Returns --kv-budget, which excludes them.
+CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec = true);
 void add_context_option(CLI::App& app, CacheFlags& flags);
 void add_weight_options(CLI::App& app, RuntimeOptions& options);
 void add_runtime_options(CLI::App& app, RuntimeOptions& options);  // weight options included
@@ -70,6 +70,9 @@ struct Session {
 };
 
 engine::EngineOptions engine_options(const CacheFlags& flags, const RuntimeOptions& runtime);
+
+// What --kv-budget chose, and the warnings of the plan, on stderr.
+void report_plan(const kv::KvPlan& plan);
 
 // Makes the device and the engine, prints --explain-kernels and the plan's warnings (stderr).
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,

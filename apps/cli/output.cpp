@@ -31,6 +31,18 @@ std::string rate_text(double count, double seconds) {
   return count > 0 && seconds > 0 ? fmt::format("{:.1f} tok/s", count / seconds) : "-";
 }
 
+Status write_file(const std::string& path, std::string_view bytes) {
+  const std::string partial = path + ".partial";
+  std::FILE* file = std::fopen(partial.c_str(), "wb");
+  bool written =
+      file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (file != nullptr) written = std::fclose(file) == 0 && written;
+  if (written && std::rename(partial.c_str(), path.c_str()) == 0) return {};
+  Error error = make_error(ErrorKind::runtime, "cannot write {}: {}", path, std::strerror(errno));
+  if (file != nullptr) std::remove(partial.c_str());
+  return error;
+}
+
 Result<std::string> read_stdin() {
   std::string text;
   char block[1 << 16];

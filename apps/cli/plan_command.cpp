@@ -12,6 +12,7 @@
 #include "kv/codec_flags.h"
 #include "kv/plan.h"
 #include "models/model.h"
+#include "weights/calibration.h"
 #include "weights/decoder_weights.h"
 
 namespace ringkeep::cli {
@@ -81,6 +82,11 @@ Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
                 {"kv_bytes", plan.kv_bytes},
                 {"kv_prefill_bytes", plan.kv_prefill_bytes},
                 {"scratch_bytes", totals.scratch ? Json(*totals.scratch) : Json(nullptr)}}},
+              {"budget", plan.budget > 0
+                             ? Json{{"bytes", plan.budget},
+                                    {"codec", plan.budget_codec.empty() ? Json(nullptr)
+                                                                        : Json(plan.budget_codec)}}
+                             : Json(nullptr)},
               {"refusals", std::move(refusals)}};
 }
 
@@ -106,6 +112,8 @@ Result<int> plan_command(const Options& options) {
   const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
   // Layers that no build can run are told first: their refusals say more than the family's name.
   if (plan.runnable()) RK_TRY(models::check_family(checkpoint.config));
+  if (!options.cache.kv_calibration.empty())
+    RK_TRY(weights::load_calibration(options.cache.kv_calibration, checkpoint));
   const Totals totals{
       .weights = weight_bytes(checkpoint,
                               {options.weights.weight_bits, options.weights.weight_group}, ops),

@@ -1,6 +1,7 @@
 // The cache flags of the command line, as the user gave them. kv/plan turns them into a KvPlan.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@ struct CacheFlags {
   std::string kv_bits = "f16";             // CODEC, or full=CODEC+sliding=CODEC
   std::optional<std::string> kv_key_bits;  // overrides the K half of kv_bits: f16 8 6 5 4 3 2
   std::optional<std::string> kv_value_bits;
+  size_t kv_budget = 0;                // bytes that the cache may take, codecs chosen; 0: kv_bits
   std::string kv_calibration;          // file of measured K balance factors, or empty
   std::string kv_scheme = "hadamard";  // hadamard | affine
   int kv_group_size = 0;               // 0: the scheme's default (hadamard: whole row; affine: 64)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kv/budget.h"
 #include "kv/codec_flags.h"
 #include "kv/sight.h"
 
@@ -99,6 +100,10 @@ class Planner {
   }
 
   void settle_codecs() {
+    if (!flags_.kv_calibration.empty() && full_.k.scheme != KvScheme::hadamard &&
+        sliding_.k.scheme != KvScheme::hadamard)
+      warn("--kv-calibration has no effect: no layer has hadamard keys (--kv-bits {})",
+           flags_.kv_bits);
     if (!any_quantized()) {
       if (flags_.quantized_kv_start > 0)
         warn("--quantized-kv-start {} has no effect: no layer is quantized (--kv-bits {})",
@@ -375,6 +380,7 @@ class Planner {
 
 Result<KvPlan> make_plan(const ModelConfig& config, const CacheFlags& flags,
                          const kernels::Ops& ops) {
+  if (flags.kv_budget > 0) return plan_for_budget(config, flags, ops);
   return Planner(config, flags, ops).make();
 }
 

@@ -67,6 +67,8 @@ struct KvPlan {
   int parallel = 1;
   size_t kv_bytes = 0;          // all sequences, while decoding
   size_t kv_prefill_bytes = 0;  // further bytes that exist only while prefilling
+  size_t budget = 0;            // --kv-budget; 0: none
+  std::string budget_codec;     // what it chose, as --kv-bits takes it; empty: nothing
   std::vector<std::string> warnings;
   bool runnable() const { return refusals.empty(); }
   // Rows that a sequence may hold: ctx, or with --max-kv-size as many as an index can count.

@@ -106,6 +106,9 @@ std::string format_plan(const KvPlan& plan) {
                       plan.parallel == 1 ? "" : "s", plan.chunk);
   if (plan.rollback > 0) text += fmt::format(", rollback of up to {}", plan.rollback);
   if (plan.quantized_start > 0) text += fmt::format(", f16 before token {}", plan.quantized_start);
+  if (!plan.budget_codec.empty())
+    text += fmt::format("\nkv-budget {}: chose --kv-bits {}", bytes_text(plan.budget),
+                        plan.budget_codec);
   text += fmt::format("\ncache {} while decoding, {} more while prefilling\n",
                       bytes_text(plan.kv_bytes), bytes_text(plan.kv_prefill_bytes));
   for (const std::string& warning : plan.warnings) text += "warning: " + warning + '\n';
