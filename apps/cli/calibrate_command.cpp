@@ -1,5 +1,6 @@
-// `calibrate`: measures the channels of Q and K over a text, and writes the factors of the K balance
-// that they ask for. Its gain is told by the divergence of a 4-bit cache on text that was not used.
+// `calibrate`: measures the channels of Q and K over a text, and writes the factors of the K
+// balance that they ask for. Its gain is told by the divergence of a 4-bit cache on text that was
+// not used.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -94,8 +95,8 @@ Result<double> divergence(engine::Engine& engine, const CacheFlags& flags,
   const bool fill = reference.empty();
   double total = 0;
   size_t at = 0;
-  RK_TRY(engine.logits(
-      window, flags.chunk, end - rows, end, [&](int64_t, std::span<const float> row) {
+  RK_TRY(
+      engine.logits(window, flags.chunk, end - rows, end, [&](int64_t, std::span<const float> row) {
         if (fill) {
           reference.insert(reference.end(), row.begin(), row.end());
           return;
@@ -150,13 +151,15 @@ void print_report(const Options& options, const weights::Calibration& calibratio
     return;
   }
   fmt::print("{}: factors from {} tokens\n", options.output, calibration.tokens);
-  fmt::print("noise of the scores over that with these factors: {:.2f} without a balance, {:.2f} "
-             "with the one from the weights\n",
-             noise.plain, noise.weights);
+  fmt::print(
+      "noise of the scores over that with these factors: {:.2f} without a balance, {:.2f} "
+      "with the one from the weights\n",
+      noise.plain, noise.weights);
   if (gain)
-    fmt::print("KLD of --kv-bits {} from f16 on {} later rows: {:.5f} before, {:.5f} with "
-               "--kv-calibration\n",
-               kCheckCodec, gain->rows, gain->before, gain->after);
+    fmt::print(
+        "KLD of --kv-bits {} from f16 on {} later rows: {:.5f} before, {:.5f} with "
+        "--kv-calibration\n",
+        kCheckCodec, gain->rows, gain->before, gain->after);
   else if (options.held_out > 0)
     fmt::print("the text has no further {} tokens to measure the gain on\n", options.held_out);
 }
@@ -172,8 +175,8 @@ std::string default_output(const std::string& checkpoint_path) {
 Result<int> calibrate_command(const Options& asked) {
   init_log(asked.model.verbosity);
   Options options = asked;
-  const std::string text = RK_TRY(
-      read_text_file(options.text.empty() ? options.tokens_file : options.text, kTextLimit));
+  const std::string text =
+      RK_TRY(read_text_file(options.text.empty() ? options.tokens_file : options.text, kTextLimit));
   checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model.model));
   if (!options.text.empty() && checkpoint.tokenizer.kind == TokenizerData::Kind::none)
     return input_error("{}: the checkpoint has no tokenizer ({}): give --tokens-file",
@@ -195,8 +198,8 @@ Result<int> calibrate_command(const Options& asked) {
     Progress progress("calibrate", static_cast<double>(options.tokens));
     engine.observe_keys(&statistics);
     while (calibration.tokens < options.tokens && !scope.interrupted()) {
-      const auto window = windows.next(std::min(ctx, options.tokens - calibration.tokens +
-                                                         static_cast<int64_t>(windows.head.size())));
+      const auto window = windows.next(std::min(
+          ctx, options.tokens - calibration.tokens + static_cast<int64_t>(windows.head.size())));
       if (window.empty()) break;
       const auto size = static_cast<int64_t>(window.size());
       RK_TRY(engine.logits(window, options.chunk, size - 1, size, [](auto, auto) {}));
@@ -221,8 +224,8 @@ Result<int> calibrate_command(const Options& asked) {
       .weights = statistics.score_noise(engine.weight_balance()) / best};
   std::optional<Gain> gain;
   if (options.held_out > 0)
-    gain = RK_TRY(
-        measure_gain(engine, options, flags, windows.next(std::min(ctx, options.held_out))));
+    gain =
+        RK_TRY(measure_gain(engine, options, flags, windows.next(std::min(ctx, options.held_out))));
   print_report(options, calibration, noise, gain);
   return 0;
 }
@@ -230,8 +233,8 @@ Result<int> calibrate_command(const Options& asked) {
 }  // namespace
 
 Command add_calibrate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "calibrate", "measure the K balance over a text, for --kv-calibration");
+  CLI::App* command =
+      app.add_subcommand("calibrate", "measure the K balance over a text, for --kv-calibration");
   auto options = std::make_shared<Options>();
   add_model_options(*command, options->model);
   add_json_option(*command, options->model);
@@ -247,14 +250,16 @@ Command add_calibrate(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
-  command->add_option("-c,--ctx", options->ctx,
-                      "measured in windows of this length; 0: the trained context, at most 4096")
+  command
+      ->add_option("-c,--ctx", options->ctx,
+                   "measured in windows of this length; 0: the trained context, at most 4096")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(group);
-  command->add_option("--held-out", options->held_out,
-                      "further tokens to measure the gain of a 4-bit cache on; 0: none")
+  command
+      ->add_option("--held-out", options->held_out,
+                   "further tokens to measure the gain of a 4-bit cache on; 0: none")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
@@ -264,8 +269,9 @@ Command add_calibrate(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
-  command->add_option("-o,--output", options->output,
-                      "the file to write (default: MODEL.kv-calibration.safetensors)")
+  command
+      ->add_option("-o,--output", options->output,
+                   "the file to write (default: MODEL.kv-calibration.safetensors)")
       ->type_name("FILE")
       ->group("Output");
   add_runtime_options(*command, options->runtime);

@@ -41,11 +41,6 @@ std::string default_work_path(const EvalOptions& options, const nlohmann::json& 
 void add_eval_options(CLI::App& app, EvalOptions& options) {
   add_model_options(app, options.model);
   add_json_option(app, options.model);
-  app.add_option("--codecs", options.codecs, "codecs of the cache (see run --kv-bits)")
-      ->type_name("CODEC,...")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->group("Measurement");
   app.add_option("--report", options.report, "also write a page with the results and charts")
       ->type_name("FILE.html")
       ->group("Output");
@@ -54,7 +49,13 @@ void add_eval_options(CLI::App& app, EvalOptions& options) {
                  "in the cache folder, removed at the end)")
       ->type_name("FILE")
       ->group("Output");
-  app.remove_option(add_cache_options(app, options.cache, false));  // --codecs names them all
+  CLI::Option* budget = add_cache_options(app, options.cache, false);
+  app.add_option("--codecs", options.codecs, "codecs of the cache (see run --kv-bits)")
+      ->type_name("CODEC,...")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->excludes(budget)
+      ->group("Measurement");
   add_context_option(app, options.cache);
   add_runtime_options(app, options.runtime);
 }
@@ -75,14 +76,21 @@ Result<checkpoint::Checkpoint> open_for_eval(const EvalOptions& options, CacheFl
 }
 
 Result<EvalSession> start_eval(checkpoint::Checkpoint checkpoint, const EvalOptions& options,
-                               const CacheFlags& cache, const std::string& only, bool ablate) {
+                               CacheFlags cache, const std::string& only, bool ablate) {
   const kernels::Ops ops = kernels::cpu_backend();
   const ModelConfig& config = checkpoint.config;
+  std::vector<std::string> codecs = options.codecs;
+  if (cache.kv_budget > 0) {
+    const auto plan = RK_TRY(kv::make_plan(config, cache, ops));
+    if (!plan.runnable()) return kv::refusal_error(plan);
+    report_plan(plan);
+    codecs = {"f16", plan.budget_codec};
+    cache.kv_budget = 0;
+  }
   EvalSession out;
   if (!only.empty() && !eval::has_kind(config, only))
     return make_error(ErrorKind::usage, "--only {}: the model has no such layers", only);
-  out.cases =
-      RK_TRY(eval::make_cases(options.codecs, only, cache, options.runtime.exact, config, ops));
+  out.cases = RK_TRY(eval::make_cases(codecs, only, cache, options.runtime.exact, config, ops));
   if (ablate) out.ablation = RK_TRY(eval::make_ablation(out.cases, cache, config, ops));
   for (const eval::Case& c : out.cases)
     for (const std::string& warning : c.warnings) spdlog::warn("codec {}: {}", c.codec, warning);

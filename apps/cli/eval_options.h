@@ -41,9 +41,10 @@ struct EvalSession {
 
 // Opens the model; `ctx` 0 in the flags becomes the trained context, 4,096 at most.
 Result<checkpoint::Checkpoint> open_for_eval(const EvalOptions& options, CacheFlags& cache);
-// Plans every cache (all refusals before the weights are read), then loads.
+// Plans every cache (all refusals before the weights are read), then loads. With --kv-budget the
+// codecs are f16 and the one that the budget chose.
 Result<EvalSession> start_eval(checkpoint::Checkpoint checkpoint, const EvalOptions& options,
-                               const CacheFlags& cache, const std::string& only, bool ablate);
+                               CacheFlags cache, const std::string& only, bool ablate);
 
 struct EvalText {
   std::vector<int32_t> tokens;  // without BOS, but for --tokens-file: as they stand there

@@ -11,8 +11,8 @@ namespace {
 constexpr double kMostBytes = 70368744177664.0;  // 2^46
 
 constexpr BudgetCodec kCodecs[] = {
-    {"f16", 0.0},    {"8", 0.00024}, {"K8V6", 0.0006}, {"6", 0.0031},  {"K6V4", 0.0077},
-    {"5", 0.0118},   {"K5V4", 0.0155}, {"4", 0.044},   {"3.5", 0.061}, {"3", 0.17}};
+    {"f16", 0.0},  {"8", 0.00024},   {"K8V6", 0.0006}, {"6", 0.0031},  {"K6V4", 0.0077},
+    {"5", 0.0118}, {"K5V4", 0.0155}, {"4", 0.044},     {"3.5", 0.061}, {"3", 0.17}};
 
 // Bytes of a unit, or 0 for none that is known.
 double unit_bytes(std::string unit) {
@@ -65,10 +65,11 @@ Result<size_t> parse_bytes(std::string_view text) {
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   const double bytes = error == std::errc() ? value * unit_bytes(std::string(unit)) : 0.0;
   if (!(bytes >= 1.0 && bytes <= kMostBytes))
-    return make_error(ErrorKind::usage,
-                      "\"{}\" is no number of bytes from 1 to 64T; write 512M, 2G or 1.5GiB (powers "
-                      "of 1024), or 500MB (of 1000)",
-                      text);
+    return make_error(
+        ErrorKind::usage,
+        "\"{}\" is no number of bytes from 1 to 64T; write 512M, 2G or 1.5GiB (powers "
+        "of 1024), or 500MB (of 1000)",
+        text);
   return static_cast<size_t>(bytes);
 }
 
@@ -119,11 +120,12 @@ Result<KvPlan> plan_for_budget(const ModelConfig& config, const CacheFlags& flag
   if (!smallest) return std::move(*refused);
   smallest->refusals.push_back(
       {-1, "", "kv-budget",
-       fmt::format("--kv-budget {} bytes is too small: the smallest cache, --kv-bits {}, takes {} "
-                   "bytes ({} while decoding and {} more while prefilling); lower --ctx, --parallel "
-                   "or --chunk, or bound it with --max-kv-size",
-                   flags.kv_budget, smallest->budget_codec, total_bytes(*smallest),
-                   smallest->kv_bytes, smallest->kv_prefill_bytes)});
+       fmt::format(
+           "--kv-budget {} bytes is too small: the smallest cache, --kv-bits {}, takes {} "
+           "bytes ({} while decoding and {} more while prefilling); lower --ctx, --parallel "
+           "or --chunk, or bound it with --max-kv-size",
+           flags.kv_budget, smallest->budget_codec, total_bytes(*smallest), smallest->kv_bytes,
+           smallest->kv_prefill_bytes)});
   smallest->budget_codec.clear();
   return std::move(*smallest);
 }

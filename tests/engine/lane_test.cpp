@@ -34,9 +34,11 @@ class Lanes : public ::testing::TestWithParam<bool> {  // Gemma (q and k norms) 
   std::unique_ptr<Engine> load(const Setting& setting) {
     auto checkpoint = checkpoint::open(folder_.path(), {.tokenizer = false});
     EXPECT_TRUE(checkpoint.ok());
-    auto engine =
-        Engine::load(std::move(*checkpoint), {.cache = flags_of(setting), .exact = setting.exact},
-                     ops_, *device_);
+    // Quantized weights: dense ones are multiplied exactly in either mode.
+    auto engine = Engine::load(
+        std::move(*checkpoint),
+        {.cache = flags_of(setting), .exact = setting.exact, .weight_bits = 8, .weight_group = 32},
+        ops_, *device_);
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return std::move(engine).value();
   }
