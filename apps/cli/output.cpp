@@ -1,16 +1,22 @@
 #include "cli/output.h"
 
-#include <cstdio>
-
-#include <unistd.h>
-
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+
+#include "base/mapped_file.h"
 
 namespace ringkeep::cli {
 
 void print_json(const Json& value) {
   fmt::print("{}\n", value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Status print_now(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return {};
+  return make_error(ErrorKind::runtime, "cannot write to standard output: {}",
+                    std::strerror(errno));
 }
 
 std::string human_bytes(double bytes) {
@@ -31,18 +37,6 @@ std::string rate_text(double count, double seconds) {
   return count > 0 && seconds > 0 ? fmt::format("{:.1f} tok/s", count / seconds) : "-";
 }
 
-Result<std::string> read_stdin() {
-  std::string text;
-  char block[1 << 16];
-  for (;;) {
-    const ssize_t n = ::read(0, block, sizeof block);
-    if (n == 0) return text;
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return input_error("standard input: {}", std::strerror(errno));
-    }
-    text.append(block, static_cast<size_t>(n));
-  }
-}
+Result<std::string> read_stdin(size_t limit) { return read_all(0, "standard input", limit); }
 
 }  // namespace ringkeep::cli
