@@ -58,8 +58,15 @@ double decode_bytes(const engine::Engine& engine, int64_t length) {
   for (const kv::LayerPlan& layer : layers) {
     // A shared layer reads its donor's rows.
     const auto& stored = layer.donor >= 0 ? layers[static_cast<size_t>(layer.donor)] : layer;
-    bytes += static_cast<double>(rows_in_sight(stored, length)) *
-             static_cast<double>(stored.bytes_per_token);
+    const int64_t rows = rows_in_sight(stored, length);
+    int64_t hot = 0;  // of them, in the hot tier: the page of the last token and the one before
+    if (stored.hot_group >= 0) {
+      hot = std::min(rows, (length - 1) % kernels::kPageTokens + 1 + kernels::kPageTokens);
+      const auto& tier = engine.plan().groups[static_cast<size_t>(stored.hot_group)];
+      bytes +=
+          static_cast<double>(hot) * static_cast<double>(tier.page_bytes) / kernels::kPageTokens;
+    }
+    bytes += static_cast<double>(rows - hot) * static_cast<double>(stored.bytes_per_token);
   }
   return bytes;
 }

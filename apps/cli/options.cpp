@@ -77,6 +77,11 @@ void add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
         ->capture_default_str()
         ->group(group);
   }
+  app.add_option("--kv-hot", flags.kv_hot,
+                 "codec of the newest one or two pages of 64 tokens, where older ones are below 8 "
+                 "bits: none, 8 (the default) or f16")
+      ->type_name("CODEC")
+      ->group(group);
   add_integer(app, "--quantized-kv-start", flags.quantized_kv_start,
               "rows with a lower index stay f16")
       ->type_name("N")
@@ -263,6 +268,8 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags
   if (runtime.explain_kernels) std::fputs(kernels::explain(*session.ops).c_str(), stderr);
   session.engine = RK_TRY(engine::Engine::load(
       std::move(checkpoint), engine_options(flags, runtime), *session.ops, *session.device));
+  spdlog::info("loaded: {} bytes of weights, peak memory {} bytes", session.engine->weight_bytes(),
+               peak_memory_bytes());
   for (const std::string& warning : session.engine->plan().warnings) spdlog::warn("{}", warning);
   return session;
 }

@@ -9,7 +9,6 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
-#include "kv/codec_flags.h"
 #include "kv/plan.h"
 #include "models/model.h"
 #include "weights/decoder_weights.h"
@@ -47,7 +46,17 @@ struct Totals {
 
 Json optional_json(bool present, int64_t value) { return present ? Json(value) : Json(nullptr); }
 
-Json layer_json(const kv::LayerPlan& layer) {
+// The hot tier of a layer, whose bytes are part of the layer's max_bytes.
+Json hot_json(const kv::KvPlan& plan, const kv::LayerPlan& layer) {
+  if (layer.hot_group < 0) return nullptr;
+  const kv::GroupPlan& hot = plan.groups[static_cast<size_t>(layer.hot_group)];
+  return Json{{"k", describe(hot.geometry.k)},
+              {"v", describe(hot.geometry.v)},
+              {"max_tokens", hot.pages_decode * kernels::kPageTokens},
+              {"max_bytes", hot.pages_decode * static_cast<int64_t>(hot.page_bytes)}};
+}
+
+Json layer_json(const kv::KvPlan& plan, const kv::LayerPlan& layer) {
   const bool own = layer.cache != kv::CacheClass::shared;
   const bool stored = layer.group >= 0;
   return Json{
@@ -56,8 +65,9 @@ Json layer_json(const kv::LayerPlan& layer) {
       {"window", optional_json(layer.window > 0, layer.window)},
       {"donor", optional_json(layer.donor >= 0, layer.donor)},
       {"cache", kv::cache_class_name(layer.cache)},
-      {"k", stored ? Json(kv::codec_name(layer.geometry.k)) : Json(nullptr)},
-      {"v", stored ? Json(kv::codec_name(layer.geometry.v)) : Json(nullptr)},
+      {"k", stored ? Json(describe(layer.geometry.k)) : Json(nullptr)},
+      {"v", stored ? Json(describe(layer.geometry.v)) : Json(nullptr)},
+      {"hot", own ? hot_json(plan, layer) : Json(nullptr)},
       {"bytes_per_token",
        optional_json(own && stored, static_cast<int64_t>(layer.bytes_per_token))},
       {"max_tokens", optional_json(own && stored, layer.max_tokens)},
@@ -67,7 +77,7 @@ Json layer_json(const kv::LayerPlan& layer) {
 
 Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
   Json layers = Json::array();
-  for (const kv::LayerPlan& layer : plan.layers) layers.push_back(layer_json(layer));
+  for (const kv::LayerPlan& layer : plan.layers) layers.push_back(layer_json(plan, layer));
   Json refusals = Json::array();
   for (const kv::Refusal& refusal : plan.refusals)
     refusals.push_back(Json{{"layer", optional_json(refusal.layer >= 0, refusal.layer)},

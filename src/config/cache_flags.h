@@ -13,13 +13,15 @@ struct CacheFlags {
   std::optional<std::string> kv_value_bits;
   std::string kv_scheme = "hadamard";  // hadamard | affine
   int kv_group_size = 0;               // 0: the scheme's default (hadamard: whole row; affine: 64)
-  int64_t quantized_kv_start = 0;      // rows with a lower index read f16
-  int64_t max_kv_size = 0;             // 0: unbounded
-  int64_t keep = 0;                    // pinned first tokens of bounded full layers
-  int64_t ctx = 0;                     // 0: the model's trained context, at most 4096
-  int parallel = 1;                    // sequences
-  int64_t chunk = 512;                 // largest prefill step in tokens
-  int64_t rollback = 0;                // rows that a rollback may take back
+  // Codec of the newest pages of rotated halves below 8 bits: none, 8 or f16; not given: 8.
+  std::optional<std::string> kv_hot;
+  int64_t quantized_kv_start = 0;  // rows with a lower index read f16
+  int64_t max_kv_size = 0;         // 0: unbounded
+  int64_t keep = 0;                // pinned first tokens of bounded full layers
+  int64_t ctx = 0;                 // 0: the model's trained context, at most 4096
+  int parallel = 1;                // sequences
+  int64_t chunk = 512;             // largest prefill step in tokens
+  int64_t rollback = 0;            // rows that a rollback may take back
 };
 
 }  // namespace ringkeep

@@ -150,17 +150,9 @@ Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind) {
   return pair;
 }
 
-std::string codec_name(const KvCodec& half) {
-  if (half.scheme == KvScheme::f16) return "f16";
-  std::string name =
-      fmt::format("{}{}", half.scheme == KvScheme::affine ? "affine" : "", half.bits);
-  if (half.group != 0) name += fmt::format(":{}", half.group);
-  return name;
-}
-
 std::string codec_name(const CodecPair& pair) {
-  if (pair.k == pair.v) return codec_name(pair.k);
-  return fmt::format("K{}V{}", codec_name(pair.k), codec_name(pair.v));
+  const std::string k = describe(pair.k), v = describe(pair.v);
+  return k == v ? k : fmt::format("K{}V{}", k, v);
 }
 
 }  // namespace ringkeep::kv

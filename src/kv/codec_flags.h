@@ -27,6 +27,5 @@ Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind);
 
 // "f16", "8", "K6V4", "affine4:64": the canonical CODEC; codec_for reads it back to the same pair.
 std::string codec_name(const CodecPair& pair);
-std::string codec_name(const kernels::KvCodec& half);
 
 }  // namespace ringkeep::kv

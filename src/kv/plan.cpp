@@ -4,12 +4,11 @@
 #include <array>
 
 #include "kv/codec_flags.h"
-#include "kv/sight.h"
+#include "kv/plan_groups.h"
 
 namespace ringkeep::kv {
 namespace {
 
-using kernels::kPageTokens;
 using kernels::KvCodec;
 using kernels::KvGeometry;
 using kernels::KvScheme;
@@ -18,8 +17,6 @@ constexpr int64_t kDefaultContext = 4096;
 constexpr int kMaxParallel = 1 << 16;
 constexpr int kMaxHeads = 1 << 16;
 constexpr int kMaxHeadDim = 1 << 16;
-// A pool larger than this is no address space of a 64-bit machine (2^47 bytes of user space).
-constexpr unsigned __int128 kMaxPoolBytes = static_cast<unsigned __int128>(1) << 46;
 
 Status check_range(const char* flag, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
@@ -42,23 +39,31 @@ Status check_flags(const CacheFlags& flags) {
   return {};
 }
 
-Sight sight_of(const GroupPlan& group) { return {group.window, group.keep, group.chunk_size}; }
+// Bits of the hot tier; 0: none.
+Result<int> hot_bits(const CacheFlags& flags) {
+  const std::string& text = flags.kv_hot.value_or("8");
+  if (text == "none") return 0;
+  if (text == "8") return 8;
+  if (text == "f16") return 16;
+  return make_error(ErrorKind::usage, "--kv-hot {}: expected none, 8 or f16", text);
+}
 
 class Planner {
  public:
   Planner(const ModelConfig& config, const CacheFlags& flags, const kernels::Ops& ops)
-      : config_(config), flags_(flags), ops_(ops) {}
+      : config_(config), flags_(flags), ops_(ops), groups_(plan_, ops) {}
 
   Result<KvPlan> make() {
     RK_TRY(check_flags(flags_));
     full_ = RK_TRY(codec_for(flags_, LayerKind::full));
     sliding_ = RK_TRY(codec_for(flags_, LayerKind::sliding));
+    hot_bits_ = RK_TRY(hot_bits(flags_));
     settle_sizes();
     settle_codecs();
     for (size_t i = 0; i < config_.layers.size(); ++i) plan_layer(static_cast<int>(i));
-    for (LayerPlan& layer : plan_.layers) size_layer(layer);
-    add_totals();
+    groups_.add_totals();
     warn_about_groups();
+    warn_about_hot();
     return std::move(plan_);
   }
 
@@ -203,6 +208,7 @@ class Planner {
     layer.geometry = geometry;
     layer.group = donor.group;
     layer.f16_group = donor.f16_group;
+    layer.hot_group = donor.hot_group;
   }
 
   void plan_geometry(LayerPlan& layer, const LayerSpec& spec) {
@@ -223,8 +229,19 @@ class Planner {
     if (const std::string reason = ops_.kv_supported(layer.geometry); !reason.empty())
       return refuse(layer, feature_name(Feature::quantize), reason);
     if (codecs.quantized() && plan_.quantized_start > 0)
-      layer.f16_group = join_group(layer, f16, true);
-    layer.group = join_group(layer, layer.geometry, false);
+      layer.f16_group = groups_.join(layer, f16, Role::before_start);
+    layer.group = groups_.join(layer, layer.geometry, Role::rows);
+    const KvGeometry hot = hot_geometry(layer.geometry);
+    if (hot != layer.geometry) layer.hot_group = groups_.join(layer, hot, Role::hot);
+  }
+
+  // What the newest pages are stored in: halves that are rotated and below 8 bits get more, others
+  // stay as they are.
+  KvGeometry hot_geometry(KvGeometry geometry) const {
+    for (KvCodec* half : {&geometry.k, &geometry.v})
+      if (half->rotated() && half->bits < std::min(hot_bits_, 8))
+        *half = {half->scheme, hot_bits_, hot_bits_ == 16 ? 0 : half->group};
+    return geometry;
   }
 
   // Settles the group of one half: a group that was asked for must divide the head, affine's own
@@ -261,83 +278,6 @@ class Planner {
     return 0;
   }
 
-  int join_group(const LayerPlan& layer, const KvGeometry& geometry, bool before_start) {
-    for (size_t i = 0; i < plan_.groups.size(); ++i) {
-      GroupPlan& group = plan_.groups[i];
-      if (group.geometry == geometry && group.window == layer.window && group.keep == layer.keep &&
-          group.chunk_size == layer.chunk_size && group.before_start == before_start &&
-          codecs_of_group_[i] == layer.geometry) {
-        group.layers.push_back(layer.index);
-        return static_cast<int>(i);
-      }
-    }
-    GroupPlan group;
-    group.geometry = geometry;
-    group.window = layer.window;
-    group.keep = layer.keep;
-    group.chunk_size = layer.chunk_size;
-    group.before_start = before_start;
-    group.layers = {layer.index};
-    group.page_bytes = ops_.kv_page_bytes(geometry);
-    size_group(group, layer.geometry);
-    plan_.groups.push_back(group);
-    codecs_of_group_.push_back(layer.geometry);
-    return static_cast<int>(plan_.groups.size()) - 1;
-  }
-
-  // Rows below --quantized-kv-start live in the f16 group, none of a sequence that has passed it.
-  void size_group(GroupPlan& group, const KvGeometry& geometry) const {
-    const bool coded = plan_.quantized_start > 0 && !group.before_start &&
-                       (geometry.k.scheme != KvScheme::f16 || geometry.v.scheme != KvScheme::f16);
-    int64_t length = plan_.max_length();
-    if (group.before_start) length = std::min(length, plan_.quantized_start);
-    if (coded && !plan_.crosses_start()) length = 0;
-    const Sight sight = sight_of(group);
-    group.pages_decode = sight.page_bound(1, plan_.rollback, length);
-    group.pages_prefill =
-        sight.page_bound(plan_.chunk, plan_.rollback, length) - group.pages_decode;
-    group.pages_total = (group.pages_decode + group.pages_prefill) * plan_.parallel;
-  }
-
-  void size_layer(LayerPlan& layer) const {
-    if (layer.cache == CacheClass::shared || layer.group < 0) return;
-    const GroupPlan& group = plan_.groups[static_cast<size_t>(layer.group)];
-    const size_t pages = static_cast<size_t>(group.pages_decode);
-    layer.bytes_per_token = (group.page_bytes + kPageTokens - 1) / kPageTokens;
-    layer.max_tokens = group.pages_decode * kPageTokens;
-    layer.max_bytes = pages * group.page_bytes;
-    if (layer.f16_group < 0) return;
-    const GroupPlan& f16 = plan_.groups[static_cast<size_t>(layer.f16_group)];
-    layer.max_tokens = std::max(layer.max_tokens, f16.pages_decode * kPageTokens);
-    layer.max_bytes += static_cast<size_t>(f16.pages_decode) * f16.page_bytes;
-  }
-
-  void add_totals() {
-    unsigned __int128 decode = 0, prefill = 0;
-    for (const GroupPlan& group : plan_.groups) {
-      const auto page = static_cast<unsigned __int128>(group.page_bytes) * group.layers.size() *
-                        static_cast<unsigned>(plan_.parallel);
-      decode += page * static_cast<uint64_t>(group.pages_decode);
-      prefill += page * static_cast<uint64_t>(group.pages_prefill);
-      if (group.pages_total > kMaxIndices)
-        plan_.refusals.push_back({-1, "", "size",
-                                  fmt::format("the pool would hold {} pages, at most {} can be "
-                                              "numbered; lower --ctx or --parallel",
-                                              group.pages_total, kMaxIndices)});
-    }
-    if (decode + prefill > kMaxPoolBytes) {
-      const double tib = static_cast<double>(decode + prefill) / (1024.0 * 1024 * 1024 * 1024);
-      plan_.refusals.push_back(
-          {-1, "", "size",
-           fmt::format("the cache would need {:.0f} TiB, more than can be addressed; lower --ctx, "
-                       "--max-kv-size or --parallel",
-                       tib)});
-      return;
-    }
-    plan_.kv_bytes = static_cast<size_t>(decode);
-    plan_.kv_prefill_bytes = static_cast<size_t>(prefill);
-  }
-
   void warn_about_groups() {
     for (size_t i = 0; i < smaller_groups_.size(); ++i) {
       const SmallerGroup& first = smaller_groups_[i];
@@ -355,6 +295,16 @@ class Planner {
     }
   }
 
+  void warn_about_hot() {
+    const auto has_tier = [](const LayerPlan& layer) { return layer.hot_group >= 0; };
+    if (flags_.kv_hot && hot_bits_ > 0 && plan_.runnable() &&
+        std::none_of(plan_.layers.begin(), plan_.layers.end(), has_tier))
+      warn(
+          "--kv-hot {} has no effect: no layer stores K or V in the hadamard scheme below 8 bits "
+          "(--kv-bits {})",
+          *flags_.kv_hot, flags_.kv_bits);
+  }
+
   struct SmallerGroup {
     int layer;
     std::string half;
@@ -366,8 +316,9 @@ class Planner {
   const CacheFlags& flags_;
   const kernels::Ops& ops_;
   CodecPair full_, sliding_;
+  int hot_bits_ = 0;
   KvPlan plan_;
-  std::vector<KvGeometry> codecs_of_group_;  // [groups] geometry after --quantized-kv-start
+  PlanGroups groups_;
   std::vector<SmallerGroup> smaller_groups_;
 };
 

@@ -34,11 +34,12 @@ struct LayerPlan {
   int64_t chunk_size = 0;  // chunked layers
   int donor = -1;
   kernels::KvGeometry geometry;  // with the codecs of rows at and after --quantized-kv-start
-  size_t bytes_per_token = 0;    // page bytes / 64, rounded up; 0: none of its own
+  size_t bytes_per_token = 0;    // of `group`: page bytes / 64, rounded up; 0: none of its own
   int64_t max_tokens = 0;        // most token slots of one sequence while decoding
-  size_t max_bytes = 0;          // of one sequence
+  size_t max_bytes = 0;          // of one sequence, in all its groups
   int group = -1;
   int f16_group = -1;  // where rows live before --quantized-kv-start; -1: not used
+  int hot_group = -1;  // where the newest pages of `group` live a second time; -1: no hot tier
 };
 
 // Layers of one geometry and visibility: one page table a sequence, storage [layer][page].
@@ -48,6 +49,7 @@ struct GroupPlan {
   int64_t keep = 0;
   int64_t chunk_size = 0;
   bool before_start = false;  // the f16 group of sequences shorter than --quantized-kv-start
+  bool hot = false;           // the hot tier of another group of the same layers (--kv-hot)
   std::vector<int> layers;    // model layer indices, in storage order (shared ones excluded)
   size_t page_bytes = 0;      // of one layer
   int64_t pages_decode = 0;   // bound of one sequence while decoding

@@ -6,8 +6,9 @@
 namespace ringkeep::kv {
 namespace {
 
-constexpr size_t kColumns = 10;
+constexpr size_t kColumns = 11;
 using Row = std::vector<std::string>;
+using kernels::KvGeometry;
 
 std::string bytes_text(size_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -22,18 +23,24 @@ std::string bytes_text(size_t bytes) {
 
 std::string count_text(int64_t value) { return value > 0 ? fmt::format("{}", value) : "-"; }
 
-Row layer_row(const LayerPlan& layer) {
+Row layer_row(const KvPlan& plan, const LayerPlan& layer) {
   std::string window = count_text(layer.window);
   if (layer.keep > 0) window = fmt::format("{}+{}", layer.keep, layer.window);
   const bool rows = layer.geometry.kv_heads > 0;
   const std::string before = layer.f16_group >= 0 ? "f16>" : "";
+  std::string hot = "-";
+  if (layer.hot_group >= 0) {
+    const KvGeometry& tier = plan.groups[static_cast<size_t>(layer.hot_group)].geometry;
+    hot = codec_name(CodecPair{tier.k, tier.v});
+  }
   return {"",
           layer_kind_name(layer.kind),
           window,
           layer.donor >= 0 ? fmt::format("{}", layer.donor) : "-",
           cache_class_name(layer.cache),
-          rows ? before + codec_name(layer.geometry.k) : "-",
-          rows ? before + codec_name(layer.geometry.v) : "-",
+          rows ? before + describe(layer.geometry.k) : "-",
+          rows ? before + describe(layer.geometry.v) : "-",
+          hot,
           layer.bytes_per_token > 0 ? fmt::format("{}", layer.bytes_per_token) : "-",
           count_text(layer.max_tokens),
           layer.max_bytes > 0 ? bytes_text(layer.max_bytes) : "-"};
@@ -44,9 +51,9 @@ std::vector<Row> layer_rows(const KvPlan& plan) {
   std::vector<Row> rows;
   size_t begin = 0;
   while (begin < plan.layers.size()) {
-    Row row = layer_row(plan.layers[begin]);
+    Row row = layer_row(plan, plan.layers[begin]);
     size_t end = begin + 1;
-    while (end < plan.layers.size() && layer_row(plan.layers[end]) == row) ++end;
+    while (end < plan.layers.size() && layer_row(plan, plan.layers[end]) == row) ++end;
     row[0] = end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1);
     rows.push_back(std::move(row));
     begin = end;
@@ -55,15 +62,15 @@ std::vector<Row> layer_rows(const KvPlan& plan) {
 }
 
 void add_table(std::string& text, std::vector<Row> rows) {
-  rows.insert(rows.begin(), Row{"layer", "kind", "window", "donor", "cache", "K", "V", "B/token",
-                                "tokens", "bytes each"});
+  rows.insert(rows.begin(), Row{"layer", "kind", "window", "donor", "cache", "K", "V", "hot",
+                                "B/token", "tokens", "bytes each"});
   size_t width[kColumns] = {};
   for (const Row& row : rows)
     for (size_t i = 0; i < kColumns; ++i) width[i] = std::max(width[i], row[i].size());
   for (const Row& row : rows) {
     std::string line;
     for (size_t i = 0; i < kColumns; ++i) {
-      const bool number = i == 2 || i == 3 || i >= 7;
+      const bool number = i == 2 || i == 3 || i >= 8;
       line += number ? fmt::format("{:>{}}  ", row[i], width[i])
                      : fmt::format("{:<{}}  ", row[i], width[i]);
     }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/api/kv_types.h"
+#include "kv/plan.h"
 
 namespace ringkeep::kv {
 
@@ -17,26 +17,41 @@ struct Sight {
   int64_t window = 0;  // 0: unbounded
   int64_t keep = 0;
   int64_t chunk_size = 0;  // > 0: chunked
+  bool hot = false;        // the hot tier: of what is visible, the pages that reads_hot() names
 
-  // Rows with index >= q see [oldest(q), ...) and the pinned [0, keep), and nothing else.
-  int64_t oldest(int64_t q) const {
-    if (chunk_size > 0) return q / chunk_size * chunk_size;
-    return window > 0 ? std::max<int64_t>(0, q - window + 1) : 0;
+  // Rows with index >= q read nothing below it from this tier.
+  int64_t hot_start(int64_t q) const {
+    return hot ? std::max<int64_t>(0, q / kernels::kPageTokens - 1) * kernels::kPageTokens : 0;
   }
-  bool sees(int64_t q, int64_t k) const { return k < keep || k >= oldest(q); }
+  // Rows with index >= q see [oldest(q), ...) and, from hot_start(q) on, the pinned [0, keep), and
+  // nothing else.
+  int64_t oldest(int64_t q) const {
+    if (chunk_size > 0) return std::max(q / chunk_size * chunk_size, hot_start(q));
+    return window > 0 ? std::max(q - window + 1, hot_start(q)) : hot_start(q);
+  }
+  bool sees(int64_t q, int64_t k) const {
+    return k >= hot_start(q) && (k < keep || k >= oldest(q));
+  }
   // Whether a row with index >= q may see a row of the page.
   bool sees_page(int64_t q, int64_t logical) const {
     const int64_t first = logical * kernels::kPageTokens;
-    return first < keep || first + kernels::kPageTokens > oldest(q);
+    return first >= hot_start(q) && (first < keep || first + kernels::kPageTokens > oldest(q));
   }
 
   // Most pages that a sequence of at most `length` rows holds while a step of `rows` rows is open
-  // and `rollback` committed rows may still be taken back.
+  // and `rollback` committed rows may still be taken back. The hot tier holds those from the page
+  // before the row that the rollback leads back to.
   int64_t page_bound(int64_t rows, int64_t rollback, int64_t length) const {
-    const int64_t all = pages_for(length);
-    if (window <= 0) return all;
-    return std::min(all, pages_for(keep) + pages_for(window - 1 + rows + rollback) + 1);
+    int64_t bound = pages_for(length);
+    if (window > 0)
+      bound = std::min(bound, pages_for(keep) + pages_for(window - 1 + rows + rollback) + 1);
+    if (hot) bound = std::min(bound, 2 + pages_for(rollback + rows - 1));
+    return bound;
   }
 };
+
+inline Sight sight_of(const GroupPlan& group) {
+  return {group.window, group.keep, group.chunk_size, group.hot};
+}
 
 }  // namespace ringkeep::kv

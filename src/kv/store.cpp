@@ -71,25 +71,29 @@ Result<std::unique_ptr<Store>> Store::create(const KvPlan& plan, kernels::Device
   state.ops = &ops;
   state.sequences.resize(static_cast<size_t>(plan.parallel));
   for (const GroupPlan& group : plan.groups)
-    state.groups.push_back({.sight = {group.window, group.keep, group.chunk_size},
+    state.groups.push_back({.sight = sight_of(group),
                             .tenancy = group.before_start ? Tenancy::before_start : Tenancy::always,
                             .pool = RK_TRY(PagePool::create(group, device))});
   size_t slab_bytes = 0;
   for (const LayerPlan& layer : plan.layers) {
     RK_CHECK(layer.group >= 0, "layer {} has no group", layer.index);
     const int owner = layer.donor >= 0 ? layer.donor : layer.index;
-    auto& entries = state.storage.emplace_back();
-    for (const int g : {layer.f16_group, layer.group}) {
-      if (g < 0) continue;
+    const auto in_group = [&](int g) {
       const auto& layers = plan.groups[static_cast<size_t>(g)].layers;
       const auto place = std::find(layers.begin(), layers.end(), owner) - layers.begin();
       const PagePool& pool = state.groups[static_cast<size_t>(g)].pool;
-      entries.push_back({g, pool.layer_data(static_cast<size_t>(place)),
-                         static_cast<int64_t>(pool.page_bytes())});
-    }
+      return GroupStorage{g, pool.layer_data(static_cast<size_t>(place)),
+                          static_cast<int64_t>(pool.page_bytes())};
+    };
+    auto& entries = state.storage.emplace_back();
+    if (layer.f16_group >= 0) entries.push_back({in_group(layer.f16_group), std::nullopt});
+    entries.push_back({in_group(layer.group), std::nullopt});
+    if (layer.hot_group >= 0) entries.back().hot = in_group(layer.hot_group);
     if (layer.f16_group < 0) continue;
-    state.groups[static_cast<size_t>(layer.f16_group)].twin = layer.group;
-    state.groups[static_cast<size_t>(layer.group)].tenancy = Tenancy::after_start;
+    std::vector<int>& twins = state.groups[static_cast<size_t>(layer.f16_group)].twins;
+    twins = {layer.group};
+    if (layer.hot_group >= 0) twins.push_back(layer.hot_group);
+    for (const int g : twins) state.groups[static_cast<size_t>(g)].tenancy = Tenancy::after_start;
     slab_bytes = std::max(slab_bytes, slab_bytes_of(layer.geometry));
   }
   if (plan.crosses_start()) state.slab = RK_TRY(device.allocate(slab_bytes));

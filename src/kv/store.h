@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,10 +38,14 @@ struct KvBatch {
 };
 
 // Where a layer's bytes lie in one group.
-struct LayerStorage {
+struct GroupStorage {
   int group = 0;
   std::byte* data = nullptr;  // page 0
   int64_t page_stride = 0;    // bytes
+};
+// ... and where its newest pages lie a second time. Segments of the two groups are parallel.
+struct LayerStorage : GroupStorage {
+  std::optional<GroupStorage> hot;
 };
 
 struct GroupUsage {

@@ -1,5 +1,5 @@
 // Crossing --quantized-kv-start: the f16 rows that a future row may see are read and appended to
-// the quantized groups, layer by layer, in slabs.
+// the quantized groups (cold and hot), layer by layer, in slabs.
 #include <algorithm>
 #include <array>
 
@@ -30,10 +30,11 @@ size_t slab_bytes_of(const KvGeometry& geometry) {
              sizeof(float);
 }
 
-Status Store::State::encode_group(const Sequence& sequence, size_t from, const PageTable& table,
-                                  int64_t begin, int64_t end, kernels::Exec& exec) {
+Status Store::State::encode_group(const Sequence& sequence, size_t from, size_t to,
+                                  const PageTable& table, int64_t begin, int64_t end,
+                                  kernels::Exec& exec) {
   const GroupPlan& source = plan.groups[from];
-  const GroupPlan& target = plan.groups[static_cast<size_t>(groups[from].twin)];
+  const GroupPlan& target = plan.groups[to];
   const KvGeometry& geometry = target.geometry;
   const int64_t k_stride = int64_t{geometry.kv_heads} * geometry.k_dim;
   const int64_t v_stride = int64_t{geometry.kv_heads} * geometry.v_dim;
@@ -65,7 +66,6 @@ Status Store::State::encode_group(const Sequence& sequence, size_t from, const P
                               .index0 = first,
                               .pages = table.data(),
                               .n_pages = static_cast<int64_t>(table.size())};
-      const PagePool& pool = groups[static_cast<size_t>(groups[from].twin)].pool;
       kernels::run(ops->kv_append,
                    kernels::KvAppendParams{.geometry = geometry,
                                            .k = k,
@@ -75,7 +75,7 @@ Status Store::State::encode_group(const Sequence& sequence, size_t from, const P
                                            .segments = &segment,
                                            .n_segments = 1,
                                            .slots = written.data(),
-                                           .storage = pool.layer_data(layer),
+                                           .storage = groups[to].pool.layer_data(layer),
                                            .page_stride = static_cast<int64_t>(target.page_bytes),
                                            .non_finite = non_finite},
                    exec);
@@ -89,37 +89,41 @@ Status Store::State::encode_group(const Sequence& sequence, size_t from, const P
 }
 
 Status Store::State::encode(Sequence& sequence, int64_t rows, kernels::Exec& exec) {
+  struct Move {
+    size_t from;
+    size_t to;
+  };
+  std::vector<Move> moves;
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (const int twin : groups[g].twins) moves.push_back({g, static_cast<size_t>(twin)});
+
   std::vector<PageTable> tables(groups.size());
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].tenancy != Tenancy::before_start) continue;
-    const PagePool& pool = groups[static_cast<size_t>(groups[g].twin)].pool;
+  for (const auto& [from, to] : moves) {
+    const PagePool& pool = groups[to].pool;
     for (int64_t p = 0; p < pages_for(rows); ++p)
-      if (groups[g].sight.sees_page(rows, p)) tables[g].push_back({static_cast<int32_t>(p), -1});
-    const auto needed = static_cast<int64_t>(tables[g].size());
+      if (groups[to].sight.sees_page(rows, p)) tables[to].push_back({static_cast<int32_t>(p), -1});
+    const auto needed = static_cast<int64_t>(tables[to].size());
     if (needed > pool.available())
       return make_error(ErrorKind::runtime,
                         "no free pages: cache group {} needs {} at --quantized-kv-start, {} of {} "
                         "are free",
-                        groups[g].twin, needed, pool.available(), pool.total());
+                        to, needed, pool.available(), pool.total());
   }
   Status status;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].tenancy != Tenancy::before_start) continue;
-    const Sight& sight = groups[g].sight;
-    for (kernels::PageRef& page : tables[g])
-      page.physical = groups[static_cast<size_t>(groups[g].twin)].pool.take();
+  for (const auto& [from, to] : moves) {
+    const Sight& sight = groups[to].sight;
+    for (kernels::PageRef& page : tables[to]) page.physical = groups[to].pool.take();
     const int64_t pinned = std::min(sight.keep, rows);
-    if (status.ok()) status = encode_group(sequence, g, tables[g], 0, pinned, exec);
     if (status.ok())
-      status =
-          encode_group(sequence, g, tables[g], std::max(pinned, sight.oldest(rows)), rows, exec);
+      status = encode_group(sequence, from, to, tables[to], sight.hot_start(rows), pinned, exec);
+    if (status.ok())
+      status = encode_group(sequence, from, to, tables[to], std::max(pinned, sight.oldest(rows)),
+                            rows, exec);
+    sequence.tables[to] = std::move(tables[to]);
   }
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].tenancy != Tenancy::before_start) continue;
-    const auto twin = static_cast<size_t>(groups[g].twin);
-    sequence.tables[twin] = std::move(tables[g]);
-    drop_table(sequence, status.ok() ? g : twin);
-    groups[status.ok() ? g : twin].pool.trim();
+  for (const auto& [from, to] : moves) {
+    drop_table(sequence, status.ok() ? from : to);
+    groups[status.ok() ? from : to].pool.trim();
   }
   return status;
 }

@@ -27,7 +27,7 @@ enum class Tenancy : uint8_t { always, before_start, after_start };
 struct Group {
   Sight sight;
   Tenancy tenancy = Tenancy::always;
-  int twin = -1;  // of a before_start group: the quantized group of the same layers
+  std::vector<int> twins;  // of a before_start group: the quantized groups of the same layers
   PagePool pool;
 };
 
@@ -57,8 +57,9 @@ struct Store::State {
   // Encodes the first `rows` rows (all before --quantized-kv-start, and that many) into the
   // quantized groups. On failure the store is as before.
   Status encode(Sequence& sequence, int64_t rows, kernels::Exec& exec);
-  Status encode_group(const Sequence& sequence, size_t from, const PageTable& table, int64_t begin,
-                      int64_t end, kernels::Exec& exec);
+  // Rows [begin, end) from one group to the pages of `table` in another.
+  Status encode_group(const Sequence& sequence, size_t from, size_t to, const PageTable& table,
+                      int64_t begin, int64_t end, kernels::Exec& exec);
 };
 
 // Float rows of a slab of that geometry, for every step of the encoding.

@@ -49,7 +49,7 @@ Status check_messages(const Json& messages) {
 }
 
 std::string piece_of(const text::Tokenizer& tokenizer, int32_t id) {
-  return id < 0 || id >= tokenizer.size() ? std::string() : tokenizer.piece(id);
+  return id < 0 || id >= tokenizer.size() ? std::string() : std::string(tokenizer.piece(id));
 }
 
 Result<Prompt> encode(const text::Tokenizer& tokenizer, std::string text, bool add_special) {

@@ -12,7 +12,7 @@ class FlatIndex {
  public:
   // Room for `count` keys, fewer than 2^31.
   explicit FlatIndex(size_t count = 0)
-      : slots_(std::bit_ceil(count * 2 + 2), Slot{}), mask_(slots_.size() - 1) {}
+      : slots_(std::bit_ceil(count * 3 / 2 + 2), Slot{}), mask_(slots_.size() - 1) {}
 
   // The number stored under the hash for which `equal(number)` holds, or -1.
   template <typename Equal>

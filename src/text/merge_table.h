@@ -17,6 +17,7 @@ class MergeTable {
   // Of a merge given twice the later rank counts, as there.
   static Result<MergeTable> create(const Vocabulary& vocabulary);
 
+  bool empty() const { return merges_.empty(); }
   BpeMerge find(int32_t left, int32_t right) const {
     if (left < 0 || right < 0) return {};
     const int32_t at = find(key(left, right));

@@ -45,7 +45,7 @@ class SpmBpe final : public Encoder {
                  text_id(std::string_view(escaped).substr(at, size)));
       at += size;
     }
-    if (vocabulary_.data.merges.empty()) {
+    if (merges_.empty()) {
       merge_by_score(escaped, merger, out);
     } else {
       merger.run([&](const BpeSymbol& left,

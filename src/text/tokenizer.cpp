@@ -15,11 +15,11 @@ constexpr size_t kMaxText = size_t{1} << 30;  // bytes; symbols are counted in 3
 
 AddedTokens collect(const Vocabulary& vocabulary, bool with_special) {
   std::vector<std::pair<std::string_view, int32_t>> tokens;
-  for (size_t i = 0; i < vocabulary.data.pieces.size(); ++i) {
+  for (size_t i = 0; i < vocabulary.pieces.size(); ++i) {
     const TokenType type = vocabulary.data.types[i];
     if (type == TokenType::user_defined ||
         (with_special && (type == TokenType::control || type == TokenType::unknown))) {
-      tokens.emplace_back(vocabulary.data.pieces[i], static_cast<int32_t>(i));
+      tokens.emplace_back(vocabulary.pieces[i], static_cast<int32_t>(i));
     }
   }
   return AddedTokens(std::move(tokens));
@@ -54,7 +54,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerData data) {
   auto encoder =
       RK_TRY(vocabulary->data.kind == TokenizerData::Kind::spm_bpe ? make_spm_bpe(*vocabulary)
                                                                    : make_byte_bpe(*vocabulary));
-  std::vector<bool> ends(vocabulary->data.pieces.size());
+  decltype(vocabulary->data.merges)().swap(vocabulary->data.merges);  // the encoder has them
+  std::vector<bool> ends(vocabulary->pieces.size());
   for (const int32_t id : vocabulary->data.end_of_generation) ends[id] = true;
   AddedTokens user_defined = collect(*vocabulary, false);
   AddedTokens all = collect(*vocabulary, true);
@@ -89,16 +90,18 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 
 std::string Tokenizer::bytes(int32_t id, bool special) const {
   const Vocabulary& vocabulary = *state_->vocabulary;
-  const std::string& text = piece(id);
+  const std::string_view text = piece(id);
   switch (vocabulary.type(id)) {
     case TokenType::control:
-    case TokenType::unknown: return special ? text : "";
+    case TokenType::unknown: return special ? std::string(text) : std::string();
     case TokenType::byte:
       if (vocabulary.data.kind == TokenizerData::Kind::spm_bpe) {
         return std::string(1, static_cast<char>(*parse_byte_piece(text)));
       }
-      return text;
-    default: return vocabulary.data.kind == TokenizerData::Kind::spm_bpe ? with_spaces(text) : text;
+      return std::string(text);
+    default:
+      return vocabulary.data.kind == TokenizerData::Kind::spm_bpe ? with_spaces(text)
+                                                                  : std::string(text);
   }
 }
 
@@ -121,9 +124,9 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool special) const 
 
 int32_t Tokenizer::id_of(std::string_view piece) const { return state_->vocabulary->find(piece); }
 
-const std::string& Tokenizer::piece(int32_t id) const {
+std::string_view Tokenizer::piece(int32_t id) const {
   RK_CHECK(id >= 0 && id < size(), "token id {}, vocabulary {}", id, size());
-  return state_->vocabulary->data.pieces[id];
+  return state_->vocabulary->pieces[static_cast<size_t>(id)];
 }
 
 bool Tokenizer::is_control(int32_t id) const {
@@ -136,9 +139,7 @@ bool Tokenizer::ends_generation(int32_t id) const {
   return state_->ends_generation[id];
 }
 
-int64_t Tokenizer::size() const {
-  return static_cast<int64_t>(state_->vocabulary->data.pieces.size());
-}
+int64_t Tokenizer::size() const { return static_cast<int64_t>(state_->vocabulary->pieces.size()); }
 
 const TokenizerData& Tokenizer::data() const { return state_->vocabulary->data; }
 

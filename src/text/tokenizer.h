@@ -39,11 +39,11 @@ class Tokenizer {
 
   // The id of a piece exactly as the vocabulary has it, or -1.
   int32_t id_of(std::string_view piece) const;
-  const std::string& piece(int32_t id) const;
+  std::string_view piece(int32_t id) const;
   bool is_control(int32_t id) const;
   bool ends_generation(int32_t id) const;
   int64_t size() const;
-  const TokenizerData& data() const;
+  const TokenizerData& data() const;  // without its pieces and merges
 
  private:
   Tokenizer();

@@ -19,12 +19,17 @@ Status check_id(const char* name, int32_t id, size_t vocab) {
 
 Status check(const TokenizerData& data) {
   const size_t vocab = data.pieces.size();
+  size_t bytes = 0;
+  for (const std::string& piece : data.pieces) bytes += piece.size();
   if (data.kind == TokenizerData::Kind::none) {
     return input_error("the checkpoint has no usable tokenizer{}{}", data.note.empty() ? "" : ": ",
                        data.note);
   }
   if (vocab == 0 || vocab > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return input_error("tokenizer: expected 1 to 2^31-1 tokens, found {}", vocab);
+  }
+  if (bytes > std::numeric_limits<uint32_t>::max()) {
+    return input_error("tokenizer: its tokens hold {} bytes, expected less than 2^32", bytes);
   }
   if (data.types.size() != vocab) {
     return input_error("tokenizer: expected {} token types, found {}", vocab, data.types.size());
@@ -66,16 +71,29 @@ std::optional<uint8_t> parse_byte_piece(std::string_view piece) {
   return byte;
 }
 
+PieceList::PieceList(const std::vector<std::string>& pieces) {
+  size_t bytes = 0;
+  for (const std::string& piece : pieces) bytes += piece.size();
+  bytes_.reserve(bytes);
+  ends_.reserve(pieces.size());
+  for (const std::string& piece : pieces) {
+    bytes_ += piece;
+    ends_.push_back(static_cast<uint32_t>(bytes_.size()));
+  }
+}
+
 Result<std::unique_ptr<Vocabulary>> Vocabulary::create(TokenizerData data) {
   RK_TRY(check(data));
   auto vocabulary = std::make_unique<Vocabulary>();
   vocabulary->data = std::move(data);
   const TokenizerData& kept = vocabulary->data;
+  vocabulary->pieces = PieceList(kept.pieces);
+  std::vector<std::string>().swap(vocabulary->data.pieces);
   const bool spm = kept.kind == TokenizerData::Kind::spm_bpe;
   vocabulary->byte_ids.fill(-1);
-  vocabulary->ids_ = FlatIndex(kept.pieces.size());
-  for (size_t i = 0; i < kept.pieces.size(); ++i) {
-    const std::string& piece = kept.pieces[i];
+  vocabulary->ids_ = FlatIndex(vocabulary->pieces.size());
+  for (size_t i = 0; i < vocabulary->pieces.size(); ++i) {
+    const std::string_view piece = vocabulary->pieces[i];
     const auto id = static_cast<int32_t>(i);
     if (vocabulary->find(piece) < 0) vocabulary->ids_.insert(hash(piece), id);
     vocabulary->longest_piece = std::max(vocabulary->longest_piece, piece.size());

@@ -82,6 +82,8 @@ def test_keep_must_be_smaller(size, keep, tiny):
 
 @pytest.mark.parametrize("flags", [
     (), ("--kv-bits", "8"), ("--kv-bits", "4"), ("--kv-bits", "K4V3"),
+    ("--kv-bits", "4", "--kv-hot", "f16"), ("--kv-bits", "K8V3", "--max-kv-size", "100"),
+    ("--kv-bits", "4", "--max-kv-size", "256", "--keep", "200"),
     ("--kv-bits", "8", "--max-kv-size", "256", "--keep", "4")])
 def test_a_run_holds_what_plan_says(flags, tiny):
     """A run that fills its context (or wraps its bound) holds the plan's bytes, to the byte."""

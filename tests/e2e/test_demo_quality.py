@@ -13,6 +13,7 @@ from ringkeep_cli import logits, ok_json
 REFERENCE_TOKENS = 640   # past the window of 512; the second half is scored
 LONG_TOKENS = 2304       # four and a half windows; the last 384 rows are scored
 LONG_ROWS = 384
+FOUR_BITS = 0.02         # mean divergence of 4 bits with the hot tier, over the long rows
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +42,24 @@ def test_against_the_float32_reference(demo, prose, tmp_path):
 
 
 def test_quantized_caches_against_f16(demo, prose, tmp_path):
-    """All windows wrapped. 8 bits: divergence and perplexity; 4 bits: divergence.
+    """All windows wrapped. 8 bits: divergence and perplexity; 4 bits: divergence, whose bound holds
+    with the hot tier alone.
 
-    The figures to reach, .0006 and .05, are for debian-handbook (.0003 and .034 measured there over
-    2,048 rows); this reference prose is harder at 4 bits (.051 over these rows)."""
+    The figures to reach, .0006 and .008, are for debian-handbook (docs/kv-codecs.md); this reference
+    prose is harder at 4 bits (.051 over these rows without the tier)."""
     tokens = prose[:LONG_TOKENS]
     rows = ("--ctx", LONG_TOKENS, "--exact", "--positions",
             f"{LONG_TOKENS - LONG_ROWS}:{LONG_TOKENS}")
     f16 = logits(demo, tokens, tmp_path, *rows)
     scored = np.array(tokens[-LONG_ROWS:])
-    eight = kld.compare(f16, logits(demo, tokens, tmp_path, "--kv-bits", 8, *rows), scored)
+
+    def divergence(*flags):
+        return kld.compare(f16, logits(demo, tokens, tmp_path, *flags, *rows), scored)
+
+    eight = divergence("--kv-bits", 8)
     assert eight["kld_mean"] <= 6e-4, eight
     assert abs(eight["ppl_ratio"] - 1) <= 3e-3, eight
-    four = kld.compare(f16, logits(demo, tokens, tmp_path, "--kv-bits", 4, *rows), scored)
-    assert eight["kld_mean"] < four["kld_mean"] <= 0.06, four
+    four = divergence("--kv-bits", 4)
+    assert eight["kld_mean"] < four["kld_mean"] <= FOUR_BITS, four
+    bare = divergence("--kv-bits", 4, "--kv-hot", "none")
+    assert FOUR_BITS < bare["kld_mean"] <= 0.06, bare

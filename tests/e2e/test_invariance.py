@@ -7,7 +7,7 @@ from make_tiny_model import test_tokens as fixed_tokens
 from ringkeep_cli import logits, worst_error
 from tiny_specs import SPECS
 
-CODECS = ["f16", "8", "4", "K4V3", "affine4:64"]
+CODECS = ["f16", "8", "4", "4 --kv-hot none", "4 --kv-hot f16", "K8V3", "affine4:64"]
 
 
 def assert_same(a, b):
@@ -21,8 +21,8 @@ def assert_same(a, b):
 def test_chunks_and_threads(name, codec, tiny, tmp_path):
     """Every row of 300 tokens: windows wrap many times, pages of 64 fill and retire."""
     tokens = fixed_tokens(SPECS[name], 300)
-    run = lambda chunk, threads: logits(tiny.hf(name), tokens, tmp_path, "--kv-bits", codec,
-                                        "--chunk", chunk, "--threads", threads)
+    run = lambda chunk, threads: logits(tiny.hf(name), tokens, tmp_path, "--kv-bits",
+                                        *codec.split(), "--chunk", chunk, "--threads", threads)
     whole = run(512, 1)
     for chunk, threads in [(512, 2), (1, 1), (7, 2), (64, 1), (64, 2)]:
         assert_same(run(chunk, threads), whole)
@@ -32,10 +32,21 @@ def test_chunks_and_threads(name, codec, tiny, tmp_path):
 def test_chunks_with_other_head_sizes(name, tiny, tmp_path):
     """Head sizes of 80 and 96, which are no powers of two."""
     tokens = fixed_tokens(SPECS[name], 200)
-    for codec in ("8", "3.5"):
-        run = lambda chunk: logits(tiny.hf(name), tokens, tmp_path, "--kv-bits", codec,
+    for codec in ("8", "3.5", "3.5 --kv-hot f16"):
+        run = lambda chunk: logits(tiny.hf(name), tokens, tmp_path, "--kv-bits", *codec.split(),
                                    "--chunk", chunk)
         assert_same(run(7), run(512))
+
+
+def test_hot_rows_are_read(tiny, tmp_path):
+    """Rows of the first two pages read nothing else, and so as an 8-bit cache; later ones do not."""
+    tokens = fixed_tokens(SPECS["llama3"], 200)
+    run = lambda *flags: logits(tiny.hf("llama3"), tokens, tmp_path, *flags)
+    four, eight = run("--kv-bits", "4"), run("--kv-bits", "8")
+    assert_same(four[:128], eight[:128])
+    assert (four[128:] != eight[128:]).any(axis=1).all()
+    none = run("--kv-bits", "4", "--kv-hot", "none")
+    assert worst_error(none[:128], eight[:128]) > 0.01
 
 
 @pytest.mark.parametrize("start", [1, 31, 32, 33, 150])

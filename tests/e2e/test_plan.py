@@ -83,11 +83,42 @@ def test_bytes_of_a_token(codec, row_bytes, tmp_path):
         window = config["sliding_window"] if layer["kind"] == "sliding" else 1024
         assert layer["window"] == (32 if layer["kind"] == "sliding" else None)
         assert window <= layer["max_tokens"] <= window + 2 * 64
-        assert layer["max_bytes"] == layer["max_tokens"] * layer["bytes_per_token"]
+        hot = layer["hot"]["max_bytes"] if layer["hot"] else 0
+        assert layer["max_bytes"] == layer["max_tokens"] * layer["bytes_per_token"] + hot
     total = sum(layer["max_bytes"] for layer in plan["layers"])
     assert plan["totals"]["kv_bytes"] == total
     two = ok_json("plan", tmp_path, "--kv-bits", codec, "--ctx", 1024, "--parallel", 2)
     assert two["totals"]["kv_bytes"] == 2 * total
+
+
+def test_the_hot_tier_is_counted(tmp_path):
+    """Below 8 bits the newest two pages of 64 tokens are there a second time."""
+    config = SPECS["gemma3"].config
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    heads, dim = config["num_key_value_heads"], config["head_dim"]
+    plan_of = lambda *flags: ok_json("plan", tmp_path, "--kv-bits", "full=K6V4+sliding=8",
+                                     "--ctx", 1024, *flags)
+    eight, f16, none = (plan_of(*flags) for flags in ((), ("--kv-hot", "f16"),
+                                                      ("--kv-hot", "none")))
+    for plan, bits, row in ((eight, "8", dim + 2), (f16, "f16", 2 * dim)):
+        for layer, bare in zip(plan["layers"], none["layers"]):
+            assert bare["hot"] is None
+            if layer["kind"] == "sliding":
+                assert layer == bare
+                continue
+            size = 128 * heads * 2 * row
+            assert layer["hot"] == {"k": bits, "v": bits, "max_tokens": 128, "max_bytes": size}
+            assert layer["max_bytes"] == bare["max_bytes"] + size
+        assert plan["totals"]["kv_bytes"] == sum(layer["max_bytes"] for layer in plan["layers"])
+
+
+def test_a_hot_tier_without_effect_is_told(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(SPECS["gemma3"].config))
+    for codec in ("8", "f16", "affine4:64"):
+        told = run("plan", tmp_path, "--kv-bits", codec, "--kv-hot", "f16", "--json").stderr
+        assert b"--kv-hot f16 has no effect" in told
+        assert run("plan", tmp_path, "--kv-bits", codec, "--json").stderr == b""
+    fails(2, "plan", tmp_path, "--kv-hot", "6", mentions=["--kv-hot 6", "none, 8 or f16"])
 
 
 def test_codecs_by_layer_kind(tmp_path):

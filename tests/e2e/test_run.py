@@ -1,10 +1,11 @@
 """`run` and `tokenize` as a user sees them."""
 
 import json
+import re
 
 import pytest
 
-from ringkeep_cli import ok, ok_json
+from ringkeep_cli import ok, ok_json, run
 
 PROMPT = "The Debian operating system is"
 KEYS = {"text", "tokens", "finish_reason", "prompt_tokens", "prefill_tok_s", "decode_tok_s",
@@ -33,6 +34,14 @@ def test_greedy_text_does_not_depend_on_threads_or_chunks(demo, greedy):
     for flags in (("--threads", 1), ("--threads", 2), ("--chunk", 3)):
         again = generate(demo, "--temp", 0, "-n", 24, "--kv-bits", 8, *flags)
         assert (again["text"], again["tokens"]) == (greedy["text"], greedy["tokens"])
+
+
+def test_loading_needs_little_more_than_the_packed_weights(demo):
+    """Peak memory while loading, the whole process counted: at most a tenth above the weights."""
+    log = run("run", demo, "-v", "--raw", "-p", "x", "-n", 1).stderr.decode()
+    weights, peak = map(int, re.search(r"loaded: (\d+) .* memory (\d+) bytes", log).groups())
+    assert weights == ok_json("plan", demo)["totals"]["weights_bytes"]
+    assert weights < peak <= 1.1 * weights
 
 
 def test_plain_output_is_the_same_text(demo, greedy):

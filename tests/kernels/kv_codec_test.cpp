@@ -238,15 +238,13 @@ TEST_F(KvCodecTest, RowsAreEncodedAloneAndOverwritten) {
 
 // Pages are the same bytes whichever kernel wrote them, so a saved cache reads the same everywhere.
 TEST_F(KvCodecTest, KernelsWriteTheBytesOfTheReference) {
-  for (int dim : {80, 96, 192, 256, 512})
-    for (const KvCodec& codec : kCodecs) {
-      KvCodec fitting = codec;
-      if (fitting.group != 0 && dim % fitting.group != 0) fitting.group = 16;
-      const KvGeometry g{1, dim, dim, fitting, fitting};
-      Cache expected(ref, exec, g, 67, 31);
+  for (int dim : kDims)
+    for (const KvCodec& codec : codecs_of(dim)) {
+      const KvGeometry g{1, dim, dim, codec, codec};
+      Cache expected(ref, exec, g, 67, 31, hot_of(g, 16));
       for (size_t i = 0; i + 1 < cpu.kv_append.size(); ++i) {
         const auto& kernel = cpu.kv_append[i];
-        Cache actual(cpu, exec, g, 67, 32);
+        Cache actual(cpu, exec, g, 67, 32, hot_of(g, 16));
         actual.k = expected.k;
         actual.v = expected.v;
         for (int64_t first : {50, 0, 20})
@@ -254,8 +252,45 @@ TEST_F(KvCodecTest, KernelsWriteTheBytesOfTheReference) {
         ASSERT_EQ(
             std::memcmp(expected.storage.data(), actual.storage.data(), actual.page_bytes * 2), 0)
             << kernel.name << " " << name(g);
+        ASSERT_EQ(std::memcmp(expected.hot_storage.data(), actual.hot_storage.data(),
+                              actual.hot_page_bytes * 3),
+                  0)
+            << kernel.name << " " << name(*actual.hot);
       }
     }
+}
+
+// The second encoding is what the hot codecs alone would have stored.
+TEST_F(KvCodecTest, HotRowsAreThoseOfTheirOwnCodec) {
+  for (const Ops* ops : {&ref, &cpu})
+    for (const int bits : {8, 16}) {
+      const KvGeometry g{2, 96, 64, h(4), h(3, 32)};
+      Cache both(*ops, exec, g, 70, 11, hot_of(g, bits));
+      Cache hot(*ops, exec, hot_of(g, bits), 70, 11);
+      Cache cold(*ops, exec, g, 70, 11);
+      EXPECT_EQ(std::memcmp(both.storage.data(), cold.storage.data(), cold.page_bytes * 2), 0);
+      Rows a, b;
+      both.read(ref.kv_read, exec, a.k, a.v, true);
+      hot.read(ref.kv_read, exec, b.k, b.v);
+      EXPECT_EQ(a.k, b.k);
+      EXPECT_EQ(a.v, b.v);
+      EXPECT_LT(rms_error(both.k, a.k), bits == 8 ? 1e-2 : 5e-4);
+    }
+}
+
+TEST_F(KvCodecTest, RotatedRowsTooLargeForHalvesAreReported) {
+  for (const Ops* ops : {&ref, &cpu}) {
+    const KvGeometry g{1, 64, 64, h(4), h(4)};
+    Cache cache(*ops, exec, g, 2, 1, hot_of(g, 16));
+    EXPECT_EQ(cache.non_finite, 0);
+    std::fill_n(cache.k.begin() + 64, 64, 60000.0f);  // its rotation has one channel of 480,000
+    cache.append(ops->kv_append, exec, 0, 2);
+    EXPECT_EQ(cache.non_finite, 1);
+    Rows rows;
+    cache.read(ref.kv_read, exec, rows.k, rows.v, true);
+    for (int d = 64; d < 128; ++d) EXPECT_EQ(rows.k[d], 0.0f);
+    EXPECT_NEAR(rows.k[3], cache.k[3], 1e-2f);
+  }
 }
 
 TEST_F(KvCodecTest, ZeroRowsHaveScaleZeroAndTinyOnesStayFinite) {

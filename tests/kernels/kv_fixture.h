@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -52,8 +53,37 @@ inline std::string name(const KvGeometry& g) {
                      g.kv_heads);
 }
 
+// K and V as floats.
+struct Rows {
+  std::vector<float> k;
+  std::vector<float> v;
+};
+
+// Every codec of a dim: all bits with a scale a row, and with every group that divides the dim.
+inline std::vector<KvCodec> codecs_of(int dim) {
+  std::vector<KvCodec> all{kF16};
+  for (int bits : {8, 6, 5, 4, 3, 2}) {
+    all.push_back(h(bits));
+    for (int group = 16; group <= dim; group += 16) {
+      if (dim % group != 0) continue;
+      all.push_back(h(bits, group));
+      all.push_back(affine(bits, group));
+    }
+  }
+  return all;
+}
+inline constexpr int kDims[] = {64, 80, 96, 112, 128, 192, 256, 512};
+
+// The hot codecs for cold ones: rotated halves below 8 bits get 8, or halves with 16.
+inline KvGeometry hot_of(KvGeometry g, int bits) {
+  for (KvCodec* half : {&g.k, &g.v})
+    if (half->scheme == KvScheme::hadamard && half->bits < 8)
+      *half = h(bits, bits == 8 ? half->group : 0);
+  return g;
+}
+
 // Rows of `tokens` tokens of one sequence in pages; physical pages are a shuffle of the logical
-// ones.
+// ones. With a hot geometry every page is there twice.
 struct Cache {
   KvGeometry geometry;
   int64_t tokens = 0;
@@ -61,12 +91,18 @@ struct Cache {
   Buffer storage;
   std::vector<PageRef> pages;
   std::vector<int64_t> slots;  // by token index
-  std::vector<float> k;        // [tokens, kv_heads, k_dim]
-  std::vector<float> v;        // [tokens, kv_heads, v_dim]
+  std::optional<KvGeometry> hot;
+  size_t hot_page_bytes = 0;
+  Buffer hot_storage;
+  std::vector<PageRef> hot_pages;
+  std::vector<int64_t> hot_slots;
+  std::vector<float> k;  // [tokens, kv_heads, k_dim]
+  std::vector<float> v;  // [tokens, kv_heads, v_dim]
   int32_t non_finite = 0;
 
-  Cache(const Ops& ops, Exec& exec, const KvGeometry& g, int64_t n, uint32_t seed)
-      : geometry(g), tokens(n) {
+  Cache(const Ops& ops, Exec& exec, const KvGeometry& g, int64_t n, uint32_t seed,
+        const std::optional<KvGeometry>& hot_geometry = {})
+      : geometry(g), tokens(n), hot(hot_geometry) {
     page_bytes = ops.kv_page_bytes(g);
     const int64_t count = (n + kPageTokens - 1) / kPageTokens;
     storage = Buffer::allocate(page_bytes * count).value();
@@ -74,6 +110,13 @@ struct Cache {
       pages.push_back({static_cast<int32_t>(i), static_cast<int32_t>(count - 1 - i)});
     for (int64_t i = 0; i < n; ++i)
       slots.push_back(pages[i / kPageTokens].physical * int64_t{kPageTokens} + i % kPageTokens);
+    if (hot) {
+      hot_page_bytes = ops.kv_page_bytes(*hot);
+      hot_storage = Buffer::allocate(hot_page_bytes * (count + 1)).value();
+      for (int64_t i = 0; i < count; ++i)
+        hot_pages.push_back({static_cast<int32_t>(i), static_cast<int32_t>(i + 1)});
+      for (int64_t i = 0; i < n; ++i) hot_slots.push_back(i + kPageTokens);
+    }
     k = gaussian(n * g.kv_heads * g.k_dim, seed);
     v = gaussian(n * g.kv_heads * g.v_dim, seed + 1);
     for (int64_t i = 0; i < n; ++i) {  // rows of unlike norms
@@ -102,19 +145,22 @@ struct Cache {
     p.storage = storage.data();
     p.page_stride = static_cast<int64_t>(page_bytes);
     p.non_finite = &non_finite;
+    if (hot)
+      p.hot = {*hot, hot_storage.data(), static_cast<int64_t>(hot_page_bytes),
+               hot_slots.data() + first};
     run(table, p, exec);
   }
 
-  // All rows as floats.
+  // All rows as floats, from the cold or the hot pages.
   void read(const KernelTable<KvReadParams>& table, Exec& exec, std::vector<float>& k_out,
-            std::vector<float>& v_out) const {
+            std::vector<float>& v_out, bool from_hot = false) const {
     k_out.assign(k.size(), NAN);
     v_out.assign(v.size(), NAN);
     KvReadParams p;
-    p.geometry = geometry;
-    p.storage = storage.data();
-    p.page_stride = static_cast<int64_t>(page_bytes);
-    p.slots = slots.data();
+    p.geometry = from_hot ? *hot : geometry;
+    p.storage = from_hot ? hot_storage.data() : storage.data();
+    p.page_stride = static_cast<int64_t>(from_hot ? hot_page_bytes : page_bytes);
+    p.slots = from_hot ? hot_slots.data() : slots.data();
     p.n = tokens;
     p.k = k_out.data();
     p.v = v_out.data();

@@ -1,7 +1,8 @@
-// Ops for tests of the bookkeeping: a row is 8 bytes, the first channel of K and of V. A quantized
-// group stores K negated, so that rows read with the codec of another group come back wrong.
+// Ops for tests of the bookkeeping: a row is 8 bytes, the first channel of K and of V. K is stored
+// times a factor of the codecs, so that rows read with the codec of another group come back wrong.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 
 #include "kernels/api/ops.h"
@@ -11,8 +12,10 @@ namespace ringkeep::kv::testing {
 using kernels::kPageTokens;
 using kernels::KvGeometry;
 
-inline bool is_coded(const KvGeometry& geometry) {
-  return geometry.k.bits != 16 || geometry.v.bits != 16;
+// A power of two, so that numbers stay exact.
+inline float fake_factor(const KvGeometry& geometry) {
+  const auto rank = [](int bits) { return bits == 16 ? 6 : bits == 8 ? 5 : bits - 2; };
+  return std::ldexp(1.0f, rank(geometry.k.bits) * 7 + rank(geometry.v.bits));
 }
 
 inline size_t fake_page_bytes(const KvGeometry& geometry) {
@@ -29,16 +32,22 @@ inline size_t fake_offset(int64_t slot, int64_t page_stride) {
   return static_cast<size_t>(slot / kPageTokens * page_stride + slot % kPageTokens * 8);
 }
 
+inline void fake_write(std::byte* storage, int64_t page_stride, int64_t slot, int64_t index,
+                       const KvGeometry& geometry, float k, float v) {
+  RK_CHECK(slot >= 0 && slot % kPageTokens == index % kPageTokens);
+  const float pair[2] = {k * fake_factor(geometry), v};
+  std::memcpy(storage + fake_offset(slot, page_stride), pair, 8);
+}
+
 inline void fake_append(const kernels::KvAppendParams& p, kernels::Exec&) {
   for (int64_t s = 0; s < p.n_segments; ++s)
     for (int64_t i = 0; i < p.segments[s].rows; ++i) {
-      const int64_t row = p.segments[s].row0 + i;
-      const int64_t slot = p.slots[row];
-      RK_CHECK(slot >= 0 && slot % kPageTokens == (p.segments[s].index0 + i) % kPageTokens);
-      float pair[2] = {p.k[row * p.k_stride], p.v[row * p.v_stride]};
-      if (pair[0] != pair[0]) *p.non_finite = 1;
-      if (is_coded(p.geometry)) pair[0] = -pair[0];
-      std::memcpy(p.storage + fake_offset(slot, p.page_stride), pair, 8);
+      const int64_t row = p.segments[s].row0 + i, index = p.segments[s].index0 + i;
+      const float k = p.k[row * p.k_stride], v = p.v[row * p.v_stride];
+      if (k != k) *p.non_finite = 1;
+      fake_write(p.storage, p.page_stride, p.slots[row], index, p.geometry, k, v);
+      if (p.hot.storage != nullptr)
+        fake_write(p.hot.storage, p.hot.page_stride, p.hot.slots[row], index, p.hot.geometry, k, v);
     }
 }
 
@@ -46,8 +55,7 @@ inline void fake_read(const kernels::KvReadParams& p, kernels::Exec&) {
   for (int64_t i = 0; i < p.n; ++i) {
     float pair[2];
     std::memcpy(pair, p.storage + fake_offset(p.slots[i], p.page_stride), 8);
-    if (is_coded(p.geometry)) pair[0] = -pair[0];
-    p.k[i * p.geometry.kv_heads * p.geometry.k_dim] = pair[0];
+    p.k[i * p.geometry.kv_heads * p.geometry.k_dim] = pair[0] / fake_factor(p.geometry);
     p.v[i * p.geometry.kv_heads * p.geometry.v_dim] = pair[1];
   }
 }

@@ -204,11 +204,13 @@ TEST(Plan, RecurrentLayersAreRefusedByName) {
 TEST(Plan, SharedLayersHoldNothing) {
   const KvPlan plan = plan_of(model({sliding(512), full(), shared(0), shared(1)}), with_bits("4"));
   ASSERT_TRUE(plan.runnable());
-  EXPECT_EQ(plan.groups.size(), 2u);
+  EXPECT_EQ(plan.groups.size(), 4u);
   for (const int index : {2, 3}) {
     const LayerPlan& layer = plan.layers[static_cast<size_t>(index)];
     const LayerPlan& donor = plan.layers[static_cast<size_t>(index - 2)];
     EXPECT_EQ(layer.group, donor.group);
+    EXPECT_GE(layer.hot_group, 0);
+    EXPECT_EQ(layer.hot_group, donor.hot_group);
     EXPECT_EQ(layer.window, donor.window);
     EXPECT_EQ(layer.geometry, donor.geometry);
     EXPECT_EQ(layer.max_bytes, 0u);
@@ -314,6 +316,100 @@ TEST(Plan, QuantizedStartCountsBothCopies) {
   EXPECT_EQ(none.quantized_start, 0);
   EXPECT_EQ(none.groups.size(), 1u);
   EXPECT_THAT(none.warnings, SizeIs(1));
+}
+
+// By hand, for the fake page: a token of 256 channels of K and V at 4 bits is 260 bytes, at 8 bits
+// 516, as halves 1028.
+TEST(Plan, HotTierOfTheDemoModel) {
+  CacheFlags flags = with_bits("full=4+sliding=8");
+  flags.ctx = 32768;
+  const KvPlan plan = plan_of(demo_model(), flags);
+  ASSERT_EQ(plan.groups.size(), 3u);
+  const GroupPlan& hot = plan.groups[2];
+  EXPECT_TRUE(hot.hot);
+  EXPECT_EQ(hot.layers, (std::vector<int>{5, 11, 17}));
+  EXPECT_EQ(hot.page_bytes, 64u * 516);
+  EXPECT_EQ(hot.pages_decode, 2);
+  EXPECT_EQ(hot.pages_prefill, 8);  // 2 + ceil(511 / 64) in all
+  EXPECT_EQ(plan.layers[0].hot_group, -1);
+  const LayerPlan& layer = plan.layers[5];
+  EXPECT_EQ(layer.hot_group, 2);
+  EXPECT_EQ(layer.bytes_per_token, 260u);
+  EXPECT_EQ(layer.max_tokens, 32768);
+  EXPECT_EQ(layer.max_bytes, 32768u * 260 + 128 * 516);
+  EXPECT_EQ(plan.kv_bytes, 15 * plan.layers[0].max_bytes + 3 * layer.max_bytes);
+  EXPECT_EQ(plan.kv_prefill_bytes, 64u * 516 * (15 * 8 + 3 * 8));
+
+  flags.kv_hot = "f16";
+  flags.rollback = 60;
+  const KvPlan halves = plan_of(demo_model(), flags);
+  EXPECT_EQ(halves.groups[2].page_bytes, 64u * 1028);
+  EXPECT_EQ(halves.groups[2].pages_decode, 3);
+  EXPECT_EQ(halves.groups[2].pages_prefill, 8);  // 2 + ceil((60 + 511) / 64) = 11 in all
+  flags.kv_hot = "none";
+  const KvPlan none = plan_of(demo_model(), flags);
+  EXPECT_EQ(none.groups.size(), 2u);
+  EXPECT_EQ(none.layers[5].max_bytes, 32768u * 260);
+  EXPECT_THAT(none.warnings, IsEmpty());
+}
+
+TEST(Plan, HotCodecsOfEachHalf) {
+  using kernels::KvScheme;
+  const auto hot = [](const std::string& bits, const std::string& hot) {
+    CacheFlags flags = with_bits(bits);
+    flags.kv_hot = hot;
+    const KvPlan plan = plan_of(model({full()}), flags);
+    if (plan.layers[0].hot_group < 0) return std::string("no tier");
+    const KvGeometry& g = plan.groups[static_cast<size_t>(plan.layers[0].hot_group)].geometry;
+    const auto text = [](const kernels::KvCodec& codec) {
+      return describe(codec) + (codec.halves() && codec.rotated() ? " rotated" : "");
+    };
+    return fmt::format("K {} V {}", text(g.k), text(g.v));
+  };
+  EXPECT_EQ(hot("4", "8"), "K 8 V 8");
+  EXPECT_EQ(hot("4:8", "8"), "K 8:8 V 8:8");
+  EXPECT_EQ(hot("4:8", "f16"), "K f16 rotated V f16 rotated");
+  EXPECT_EQ(hot("K8V4", "8"), "K 8 V 8");
+  EXPECT_EQ(hot("K8V4", "f16"), "K 8 V f16 rotated");
+  EXPECT_EQ(hot("Kf16V4", "8"), "K f16 V 8");
+  EXPECT_EQ(hot("Kaffine4:8V4", "8"), "K affine4:8 V 8");
+  for (const char* bits : {"f16", "8", "affine4:8", "K8Vf16", "Kf16Vaffine2:8"})
+    for (const char* tier : {"8", "f16"}) EXPECT_EQ(hot(bits, tier), "no tier") << bits;
+  EXPECT_EQ(hot("4", "none"), "no tier");
+}
+
+TEST(Plan, HotTierWithoutEffectIsTold) {
+  const auto warnings = [](const std::string& bits, const ModelConfig& config,
+                           std::optional<std::string> hot) {
+    CacheFlags flags = with_bits(bits);
+    flags.kv_hot = std::move(hot);
+    return plan_of(config, flags).warnings;
+  };
+  for (const char* bits : {"f16", "8", "affine4:8"}) {
+    EXPECT_THAT(warnings(bits, model({full()}), std::nullopt), IsEmpty());
+    EXPECT_THAT(warnings(bits, model({full()}), "none"), IsEmpty());
+    const auto told = warnings(bits, model({full()}), "8");
+    ASSERT_THAT(told, SizeIs(1)) << bits;
+    EXPECT_THAT(told[0], AllOf(HasSubstr("--kv-hot 8"), HasSubstr("no effect"), HasSubstr(bits)));
+  }
+  EXPECT_THAT(warnings("full=8+sliding=4", model({full()}), "f16"), SizeIs(1));
+  EXPECT_THAT(warnings("full=8+sliding=4", model({full(), sliding(9)}), "f16"), IsEmpty());
+  CacheFlags flags = with_bits("4");
+  flags.kv_hot = "16";
+  EXPECT_THAT(usage_of(demo_model(), flags), AllOf(HasSubstr("--kv-hot 16"), HasSubstr("f16")));
+}
+
+TEST(Plan, HotTierAfterTheQuantizedStart) {
+  CacheFlags flags = with_bits("4");
+  flags.ctx = 1000;
+  flags.quantized_kv_start = 100;
+  const KvPlan plan = plan_of(model({full()}), flags);
+  ASSERT_EQ(plan.groups.size(), 3u);
+  EXPECT_EQ(plan.layers[0].max_bytes, 2 * plan.groups[0].page_bytes +
+                                          16 * plan.groups[1].page_bytes +
+                                          2 * plan.groups[2].page_bytes);
+  flags.quantized_kv_start = 1000;
+  EXPECT_EQ(plan_of(model({full()}), flags).groups[2].pages_total, 0);
 }
 
 TEST(Plan, WarnsOfTwoBitKeys) {

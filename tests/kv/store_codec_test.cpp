@@ -7,6 +7,7 @@
 
 #include "kernels/select/select.h"
 #include "kv/layouts.h"
+#include "kv/naive_cache.h"
 #include "kv/store.h"
 
 namespace ringkeep::kv::testing {
@@ -31,30 +32,19 @@ struct Cache {
     const KvBatch batch = store->begin_step({&entry, 1}).value();
     int32_t non_finite = 0;
     for (const LayerPlan& layer : store->plan().layers)
-      for (const LayerStorage& place : store->storage(layer.index)) {
-        const auto group = static_cast<size_t>(place.group);
+      for (const LayerStorage& place : store->storage(layer.index))
         kernels::run(ops.kv_append,
-                     kernels::KvAppendParams{
-                         .geometry = store->plan().groups[group].geometry,
-                         .k = k.data(),
-                         .v = v.data(),
-                         .k_stride = kHeads * kKeyDim,
-                         .v_stride = kHeads * kValueDim,
-                         .segments = batch.groups[group].segments.data(),
-                         .n_segments = static_cast<int64_t>(batch.groups[group].segments.size()),
-                         .slots = batch.groups[group].slots.data(),
-                         .storage = place.data,
-                         .page_stride = place.page_stride,
-                         .non_finite = &non_finite},
+                     append_params(store->plan(), batch, place, k.data(), v.data(), &non_finite),
                      exec);
-      }
     ASSERT_EQ(non_finite, 0);
     ASSERT_TRUE(store->commit(id, rows, exec).ok());
   }
 
-  // K then V of a row, from the quantized storage of a layer.
-  std::vector<float> row(int layer, int64_t index) {
-    const LayerStorage place = store->storage(layer).back();
+  // K then V of a row, from a quantized place of a layer: the cold one, or the hot tier.
+  std::vector<float> row(int layer, size_t tier, int64_t index) {
+    const auto places = places_of(*store, layer);
+    const size_t first = places.size() - (store->storage(layer).back().hot ? 2 : 1);
+    const GroupStorage place = places[first + tier];
     const int64_t slot = store->slot(id, place.group, index);
     std::vector<float> values(kHeads * (kKeyDim + kValueDim));
     EXPECT_GE(slot, 0);
@@ -79,7 +69,7 @@ struct Cache {
   SequenceId id;
 };
 
-void compare(const std::string& bits, const kernels::Ops& ops) {
+void compare(const std::string& bits, const std::string& hot, const kernels::Ops& ops) {
   ModelConfig config = model({sliding(150), full(), chunked(128)});
   for (LayerSpec& layer : config.layers) {
     layer.kv_heads = kHeads;
@@ -88,6 +78,7 @@ void compare(const std::string& bits, const kernels::Ops& ops) {
   }
   CacheFlags flags;
   flags.kv_bits = bits;
+  flags.kv_hot = hot;
   flags.ctx = 1000;
   flags.chunk = 100;
   Cache from_start(config, flags, ops);
@@ -109,20 +100,24 @@ void compare(const std::string& bits, const kernels::Ops& ops) {
     from_start.append(k, v, rows);
   }
   for (const LayerPlan& layer : crossing.store->plan().layers) {
-    const int group = from_start.store->storage(layer.index).back().group;
-    const auto indices = from_start.store->resident(from_start.id, group);
-    EXPECT_FALSE(indices.empty());
-    for (const int64_t index : indices)
-      ASSERT_EQ(crossing.row(layer.index, index), from_start.row(layer.index, index))
-          << "layer " << layer.index << ", row " << index;
+    const auto places = places_of(*from_start.store, layer.index);
+    for (size_t tier = 0; tier < places.size(); ++tier) {
+      const auto indices = from_start.store->resident(from_start.id, places[tier].group);
+      EXPECT_FALSE(indices.empty());
+      for (const int64_t index : indices)
+        ASSERT_EQ(crossing.row(layer.index, tier, index), from_start.row(layer.index, tier, index))
+            << "layer " << layer.index << ", tier " << tier << ", row " << index;
+    }
   }
 }
 
 TEST(StoreCodec, CrossingTheStartWritesWhatAppendWould) {
-  for (const char* bits : {"8", "4", "K6V3", "affine4:64", "full=f16+sliding=5"}) {
+  for (const char* bits : {"8", "4", "K6V3", "K8V4", "affine4:64", "full=f16+sliding=5"}) {
     SCOPED_TRACE(bits);
-    compare(bits, kernels::ref_backend());
-    compare(bits, kernels::cpu_backend());
+    for (const char* hot : {"8", "f16"}) {
+      compare(bits, hot, kernels::ref_backend());
+      compare(bits, hot, kernels::cpu_backend());
+    }
   }
 }
 

@@ -212,28 +212,15 @@ class Player {
     for (const LayerPlan& layer : plan_.layers) {
       if (layer.kind == LayerKind::shared) continue;
       for (const LayerStorage& place : store_->storage(layer.index)) {
-        const auto& group = batch.groups[static_cast<size_t>(place.group)];
         int32_t non_finite = 0;
         kernels::run(ops_.kv_append,
-                     kernels::KvAppendParams{
-                         .geometry = plan_.groups[static_cast<size_t>(place.group)].geometry,
-                         .k = k.data(),
-                         .v = v.data(),
-                         .k_stride = 8,
-                         .v_stride = 8,
-                         .segments = group.segments.data(),
-                         .n_segments = static_cast<int64_t>(group.segments.size()),
-                         .slots = group.slots.data(),
-                         .storage = place.data,
-                         .page_stride = place.page_stride,
-                         .non_finite = &non_finite},
-                     exec_);
+                     append_params(plan_, batch, place, k.data(), v.data(), &non_finite), exec_);
       }
     }
   }
 
   // {number, index} of a slot in one layer of a group.
-  std::pair<float, float> read(const LayerStorage& place, int64_t slot) {
+  std::pair<float, float> read(const GroupStorage& place, int64_t slot) {
     float k[8], v[8];
     kernels::run(
         ops_.kv_read,
@@ -248,10 +235,13 @@ class Player {
     return {k[0], v[0]};
   }
 
-  // Every row of the step finds what it sees in the pages of its segment, in every layer.
+  // Every row of the step finds what it sees in the pages of its segment, in every layer and tier.
   void check_batch(const KvBatch& batch) {
     for (const LayerPlan& layer : plan_.layers)
-      for (const LayerStorage& place : store_->storage(layer.index)) {
+      for (const LayerStorage& place : store_->storage(layer.index))
+        if (place.hot) check_parallel(batch, place.group, place.hot->group);
+    for (const LayerPlan& layer : plan_.layers)
+      for (const GroupStorage& place : places_of(*store_, layer.index)) {
         const GroupPlan& group = plan_.groups[static_cast<size_t>(place.group)];
         const GroupBatch& part = batch.groups[static_cast<size_t>(place.group)];
         std::vector<bool> owned(static_cast<size_t>(batch.rows), false);
@@ -278,7 +268,17 @@ class Player {
       }
   }
 
-  void check_segment(const LayerStorage& place, const GroupPlan& group, const KvSegment& segment,
+  void check_parallel(const KvBatch& batch, int cold, int hot) {
+    const auto& a = batch.groups[static_cast<size_t>(cold)].segments;
+    const auto& b = batch.groups[static_cast<size_t>(hot)].segments;
+    expect(a.size() == b.size(), "group {}: {} segments, its hot tier has {}", cold, a.size(),
+           b.size());
+    for (size_t s = 0; s < std::min(a.size(), b.size()); ++s)
+      expect(a[s].row0 == b[s].row0 && a[s].rows == b[s].rows && a[s].index0 == b[s].index0,
+             "group {}: segment {} is another in its hot tier", cold, s);
+  }
+
+  void check_segment(const GroupStorage& place, const GroupPlan& group, const KvSegment& segment,
                      const NaiveSequence& sequence) {
     std::map<int64_t, int64_t> pages;
     for (int64_t p = 0; p < segment.n_pages; ++p) {
@@ -303,7 +303,7 @@ class Player {
     }
   }
 
-  void check_row(const LayerStorage& place, int64_t slot, const NaiveSequence& sequence,
+  void check_row(const GroupStorage& place, int64_t slot, const NaiveSequence& sequence,
                  int64_t k) {
     const auto [number, index] = read(place, slot);
     expect(number == sequence.rows[static_cast<size_t>(k)] && index == static_cast<float>(k),
@@ -318,7 +318,7 @@ class Player {
       expect(store_->length(id) == sequence.length(), "length {}, expected {}", store_->length(id),
              sequence.length());
       for (const LayerPlan& layer : plan_.layers)
-        for (const LayerStorage& place : store_->storage(layer.index)) {
+        for (const GroupStorage& place : places_of(*store_, layer.index)) {
           if (!naive_lives_in(plan_, sequence, place.group)) {
             expect(store_->resident(id, place.group).empty(), "group {} should be empty",
                    place.group);
@@ -420,10 +420,11 @@ History shrink(const Setting& setting, History history) {
 std::string describe(const Setting& setting, const History& history) {
   const CacheFlags& f = setting.flags;
   std::string text = fmt::format(
-      "{}: --kv-bits {} --quantized-kv-start {} --max-kv-size {} --keep {} --ctx {} --chunk {} "
+      "{}: --kv-bits {} --kv-hot {} --quantized-kv-start {} --max-kv-size {} --keep {} --ctx {} "
+      "--chunk {} "
       "--parallel {}, rollback {}{}\n",
-      setting.name, f.kv_bits, f.quantized_kv_start, f.max_kv_size, f.keep, f.ctx, f.chunk,
-      f.parallel, f.rollback, setting.starved ? ", starved" : "");
+      setting.name, f.kv_bits, *f.kv_hot, f.quantized_kv_start, f.max_kv_size, f.keep, f.ctx,
+      f.chunk, f.parallel, f.rollback, setting.starved ? ", starved" : "");
   for (const Operation& op : history)
     text += fmt::format("  {} {}\n", kNames[static_cast<int>(op.what)], op.seed);
   return text;
@@ -437,6 +438,7 @@ T pick(std::mt19937& random, std::initializer_list<T> values) {
 Setting random_setting(const std::string& name, const ModelConfig& config, CacheFlags flags,
                        std::mt19937& random) {
   flags.kv_bits = pick(random, {"f16", "8", "full=f16+sliding=4", "full=4+sliding=8", "3.5"});
+  flags.kv_hot = pick(random, {"none", "8", "f16"});
   flags.quantized_kv_start = pick<int64_t>(random, {0, 0, 1, 5, 64, 100, 130, 5000});
   flags.rollback = pick<int64_t>(random, {0, 0, 1, 7, 64, 100});
   flags.chunk = pick<int64_t>(random, {1, 7, 64, 100, 512});

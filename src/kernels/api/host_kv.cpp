@@ -12,7 +12,7 @@ constexpr int8_t kLevels2[2] = {38, 127};
 HostKvPlane make_plane(const KvCodec& codec, int dim, bool value, size_t& offset) {
   HostKvPlane plane{.codec = codec, .value = value, .dim = dim};
   plane.codes = offset;
-  if (codec.scheme == KvScheme::f16) {
+  if (codec.halves()) {
     offset += size_t{kPageTokens} * dim * sizeof(uint16_t);
     return plane;
   }
@@ -70,7 +70,7 @@ Planes planes(int bits) {
 std::string check_plane(const char* name, const KvCodec& codec, int dim) {
   if (dim <= 0 || dim % 16 != 0 || dim > kMaxHeadDim)
     return fmt::format("{} head dim {} is not a multiple of 16 up to {}", name, dim, kMaxHeadDim);
-  if (codec.scheme == KvScheme::f16) return "";
+  if (codec.halves() && codec.scheme != KvScheme::affine) return "";
   const bool known = codec.bits == 8 || (codec.bits >= 2 && codec.bits <= 6);
   if (!known)
     return fmt::format("{} codec of {} bits does not exist (8, 6, 5, 4, 3, 2)", name, codec.bits);
@@ -95,7 +95,7 @@ std::string supported(const KvGeometry& geometry) {
 }  // namespace
 
 std::string describe(const KvCodec& codec) {
-  if (codec.scheme == KvScheme::f16) return "f16";
+  if (codec.halves()) return "f16";
   const char* prefix = codec.scheme == KvScheme::affine ? "affine" : "";
   if (codec.group == 0) return fmt::format("{}{}", prefix, codec.bits);
   return fmt::format("{}{}:{}", prefix, codec.bits, codec.group);
@@ -105,6 +105,14 @@ HostKvLayout::HostKvLayout(const KvGeometry& geometry) {
   k = make_plane(geometry.k, geometry.k_dim, false, head_bytes);
   v = make_plane(geometry.v, geometry.v_dim, true, head_bytes);
   page_bytes = head_bytes * geometry.kv_heads;
+}
+
+bool tiers_fit(const KvGeometry& cold, const KvGeometry& hot) {
+  const auto fits = [](const KvCodec& a, const KvCodec& b) {
+    return a.rotated() == b.rotated() && (a.halves() || b.halves() || a.group == b.group);
+  };
+  return cold.kv_heads == hot.kv_heads && cold.k_dim == hot.k_dim && cold.v_dim == hot.v_dim &&
+         fits(cold.k, hot.k) && fits(cold.v, hot.v);
 }
 
 int get_code(const HostKvPlane& plane, const std::byte* head, int token, int channel) {

@@ -24,10 +24,10 @@ struct HostKvPlane {
   KvCodec codec;
   bool value = false;  // V
   int dim = 0;
-  int group = 0;      // channels under one scale; dim when the whole row is
-  int groups = 0;     // dim / group; 0 for f16
-  size_t codes = 0;   // [64 * dim * bits / 8] bytes, order below; f16: K [4 token blocks][dim][16
-                      // tokens], V [dim / 16][64 tokens][16 channels]
+  int group = 0;     // channels under one scale; dim when the whole row is
+  int groups = 0;    // dim / group; 0 for halves
+  size_t codes = 0;  // [64 * dim * bits / 8] bytes, order below; halves: K [4 token blocks][dim][16
+                     // tokens], V [dim / 16][64 tokens][16 channels]
   size_t scales = 0;  // f16 [groups][64 tokens]
   size_t biases = 0;  // f16 [groups][64 tokens], affine only
 };
@@ -39,6 +39,10 @@ struct HostKvLayout {
   size_t head_bytes = 0;
   size_t page_bytes = 0;
 };
+
+// Whether pages of the two may be the cold and the hot ones of a layer: the same rows in the same
+// space, and one query for both.
+bool tiers_fit(const KvGeometry& cold, const KvGeometry& hot);
 
 // Codes are grouped in units of 64: at 8 bits a unit is 64 bytes.
 // K: unit = (token / 16) * (dim / 4) + channel / 4, entry = (token % 16) * 4 + channel % 4
@@ -53,7 +57,7 @@ int get_code(const HostKvPlane& plane, const std::byte* head, int token, int cha
 void set_code(const HostKvPlane& plane, std::byte* head, int token, int channel, int code);
 
 // Byte offsets in the head block of the half-precision fields: scale and bias of a token's group,
-// element of an f16 plane.
+// element of a plane of halves.
 size_t scale_offset(const HostKvPlane& plane, int token, int group);
 size_t bias_offset(const HostKvPlane& plane, int token, int group);
 size_t half_offset(const HostKvPlane& plane, int token, int channel);

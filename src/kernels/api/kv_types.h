@@ -13,17 +13,20 @@ inline constexpr int kPageTokens = 64;
 
 enum class KvScheme : uint8_t {
   f16,       // IEEE half rows
-  hadamard,  // orthonormal Hadamard along head_dim, then b-bit codes with f16 scales
+  hadamard,  // orthonormal Hadamard along head_dim, then b-bit codes with f16 scales, or halves
   affine,    // groups along head_dim, w = scale * q + bias, f16 scale and bias (as MLX)
 };
 
 struct KvCodec {
   KvScheme scheme = KvScheme::f16;
-  int bits = 16;  // 8 6 5 4 3 2 when quantized
+  int bits = 16;  // 8 6 5 4 3 2 as codes, 16 as halves (f16, and hadamard in a hot tier)
   int group = 0;  // channels under one scale; 0: the whole row
+  bool halves() const { return bits == 16; }
+  bool rotated() const { return scheme == KvScheme::hadamard; }
   bool operator==(const KvCodec&) const = default;
 };
-std::string describe(const KvCodec& codec);  // "f16", "8", "affine4:64"
+// "f16", "8", "affine4:64": half a CODEC of the command line. Rotated halves are "f16" too.
+std::string describe(const KvCodec& codec);
 
 struct KvGeometry {
   int kv_heads = 0;
@@ -60,5 +63,9 @@ inline bool visible(int64_t q, int64_t k, int64_t window, int64_t keep, int64_t 
 inline bool visible_chunked(int64_t q, int64_t k, int64_t size) {
   return k <= q && q / size == k / size;
 }
+
+// With a hot tier, the row at token index q reads the page of its own token, the page before it and
+// all later ones (inside a span) from the hot pages, older ones from the cold pages.
+inline bool reads_hot(int64_t q, int64_t page) { return page >= q / kPageTokens - 1; }
 
 }  // namespace ringkeep::kernels

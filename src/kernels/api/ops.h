@@ -34,6 +34,11 @@ struct Kernel {
   bool (*supports)(const Params&);
   void (*run)(const Params&, Exec&);
 };
+// `supports` of a kernel without constraints.
+template <typename Params>
+bool always(const Params&) {
+  return true;
+}
 template <typename Params>
 using KernelTable = std::vector<Kernel<Params>>;
 

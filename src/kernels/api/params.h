@@ -113,6 +113,15 @@ struct SoftcapParams {
   float cap = 0.0f;
 };
 
+// A second encoding of the rows, for the newest pages (reads_hot()). Each half is rotated exactly
+// where the cold one is. Without storage there is none.
+struct KvHotAppend {
+  KvGeometry geometry;
+  std::byte* storage = nullptr;    // page 0 of the layer
+  int64_t page_stride = 0;         // bytes
+  const int64_t* slots = nullptr;  // [rows of the step], indexed by row
+};
+
 // Encodes rows of K (after RoPE) and V into the pages of one layer.
 // slots[row] = physical page * kPageTokens + token index % kPageTokens.
 struct KvAppendParams {
@@ -127,6 +136,7 @@ struct KvAppendParams {
   std::byte* storage = nullptr;    // page 0 of the layer
   int64_t page_stride = 0;         // bytes
   int32_t* non_finite = nullptr;   // set to 1 when a row holds NaN or infinity
+  KvHotAppend hot;                 // rows with a slot above have one here
 };
 
 // Reads n rows back as floats, in the space of the original K and V (rotation undone).
@@ -138,6 +148,15 @@ struct KvReadParams {
   int64_t n = 0;
   float* k = nullptr;  // [n, kv_heads, k_dim]
   float* v = nullptr;  // [n, kv_heads, v_dim]
+};
+
+// The newest pages in other codecs. Without storage there are none.
+struct KvHotPages {
+  KvGeometry geometry;
+  const std::byte* storage = nullptr;   // page 0 of the layer
+  int64_t page_stride = 0;              // bytes
+  const KvSegment* segments = nullptr;  // parallel to AttentionParams::segments, for their pages:
+                                        // every page that a row of the segment reads hot
 };
 
 // Attention over the pages of one layer, for the rows of the segments. Grouped-query: head h reads
@@ -160,6 +179,7 @@ struct AttentionParams {
   int64_t chunk_size = 0;  // > 0: chunked layer (see visible_chunked())
   const KvSegment* segments = nullptr;
   int64_t n_segments = 0;
+  KvHotPages hot;
 };
 
 }  // namespace ringkeep::kernels

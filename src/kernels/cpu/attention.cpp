@@ -2,7 +2,9 @@
 // form blocks; a block visits its pages in ascending order, unpacking each once. Pages are summed
 // in splits of kSplitPages at fixed token indices, each from an empty state, and splits are merged
 // in ascending order, whether one thread walks them all (many blocks) or several share them
-// (decode): so a row's result depends on its index and the cache alone.
+// (decode): so a row's result depends on its index and the cache alone. With a hot tier the first
+// rows of a block read a page from the hot tier and the others from the cold one; what a row adds
+// does not depend on the rows beside it.
 #include <algorithm>
 #include <bit>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "kernels/api/host_kv.h"
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/register.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cpp"
@@ -23,12 +26,9 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
 
-bool AttentionAvailable() { return false; }
 void Attend(const AttentionParams&, Exec&) {}
 
 #else
-
-bool AttentionAvailable() { return true; }
 
 // Memory of one thread: a page's tiles and scales, and the state of a block of rows.
 struct Workspace {
@@ -46,8 +46,10 @@ struct Workspace {
   float* part;      // [rows][v_dim] sums of a split
   float* out;       // [rows][v_dim] sums of all splits
 
-  static Workspace Carve(Carver& c, const HostKvLayout& layout, int rows) {
-    const int k_groups = std::max(layout.k.groups, 1), v_groups = std::max(layout.v.groups, 1);
+  // Room for the pages of either tier.
+  static Workspace Carve(Carver& c, const HostKvLayout& layout, const HostKvLayout& hot, int rows) {
+    const int k_groups = std::max({layout.k.groups, hot.k.groups, 1});
+    const int v_groups = std::max({layout.v.groups, hot.v.groups, 1});
     Workspace w;
     w.k_tile = c.take<uint8_t>(kPageTokens * layout.k.dim);
     w.v_tile = c.take<uint8_t>(kPageTokens * layout.v.dim);
@@ -66,46 +68,83 @@ struct Workspace {
   }
 };
 
-// Queries in the space of K's codes, in the order of the blocks' rows: int8 with a unit and sums,
-// or floats.
+// Where pages of the layer lie: the cold ones, or the hot ones.
+struct Tier {
+  Tier(const HostKvLayout& layout, const std::byte* storage, int64_t page_stride,
+       const KvSegment* segments)
+      : k(layout.k),
+        v(layout.v),
+        head_bytes(layout.head_bytes),
+        k_map(MakeByteMap(layout.k)),
+        v_map(MakeByteMap(layout.v)),
+        storage(storage),
+        page_stride(page_stride),
+        segments(segments) {}
+
+  const std::byte* head(int32_t physical, int kv_head) const {
+    return storage + physical * page_stride + kv_head * head_bytes;
+  }
+  // The physical page of a logical one that must be there.
+  int32_t find(int64_t segment, int32_t logical) const {
+    const KvSegment& s = segments[segment];
+    const PageRef* end = s.pages + s.n_pages;
+    const PageRef* page = std::find_if(
+        s.pages, end, [logical](const PageRef& page) { return page.logical == logical; });
+    RK_CHECK(page != end, "page {} is not among the hot ones", logical);
+    return page->physical;
+  }
+
+  HostKvPlane k;
+  HostKvPlane v;
+  size_t head_bytes;
+  ByteMap k_map;
+  ByteMap v_map;
+  const std::byte* storage;
+  int64_t page_stride;
+  const KvSegment* segments;
+};
+
+// Queries in the space of K's pages, in the order of the blocks' rows: int8 with a unit and sums
+// for codes, floats for halves. Tiers have K's groups in common.
 struct Queries {
   int8_t* bytes = nullptr;  // [rows * heads, k_dim]
-  float* floats = nullptr;  // [rows * heads, k_dim], f16 keys
-  float* unit = nullptr;    // [rows * heads] times the softmax scale
+  float* floats = nullptr;  // [rows * heads, k_dim]
+  float* unit = nullptr;    // [rows * heads] of the bytes, times the softmax scale
   int32_t* sums = nullptr;  // [rows * heads, k_groups]
+  int groups = 0;           // of the bytes; 0: none
+  bool any_floats = false;
 
-  static Queries Carve(Carver& c, const HostKvLayout& layout, int64_t rows) {
+  static Queries Carve(Carver& c, const HostKvLayout& layout, const HostKvLayout& hot,
+                       int64_t rows) {
     Queries q;
-    const bool floats = layout.k.groups == 0;
-    q.bytes = c.take<int8_t>(floats ? 0 : rows * layout.k.dim);
-    q.floats = c.take<float>(floats ? rows * layout.k.dim : 0);
-    q.unit = c.take<float>(rows);
-    q.sums = c.take<int32_t>(rows * layout.k.groups);
+    q.groups = std::max(layout.k.groups, hot.k.groups);
+    q.any_floats = layout.k.groups == 0 || hot.k.groups == 0;
+    q.bytes = c.take<int8_t>(q.groups > 0 ? rows * layout.k.dim : 0);
+    q.floats = c.take<float>(q.any_floats ? rows * layout.k.dim : 0);
+    q.unit = c.take<float>(q.groups > 0 ? rows : 0);
+    q.sums = c.take<int32_t>(rows * q.groups);
     return q;
   }
 };
 
 class Attention {
  public:
-  Attention(const AttentionParams& p, const HostKvLayout& layout, const AttentionPlan& plan)
+  Attention(const AttentionParams& p, const HostKvLayout& layout, const HostKvLayout& hot,
+            const AttentionPlan& plan)
       : p_(p),
-        layout_(layout),
         plan_(plan),
-        k_map_(MakeByteMap(layout.k)),
-        v_map_(MakeByteMap(layout.v)) {}
+        cold_(layout, p.storage, p.page_stride, p.segments),
+        hot_(hot, p.hot.storage, p.hot.page_stride, p.hot.segments) {}
 
   // q [k_dim] of one row and head to position `at`.
   void PrepareQuery(const Queries& queries, int64_t at, const float* q) const {
-    const HostKvPlane& k = layout_.k;
+    const HostKvPlane& k = cold_.k;
     const F32 d;
-    queries.unit[at] = p_.scale;
-    if (k.groups == 0) {
-      std::memcpy(queries.floats + at * k.dim, q, k.dim * sizeof(float));
-      return;
-    }
     HWY_ALIGN float x[kMaxHeadDim];
     std::memcpy(x, q, k.dim * sizeof(float));
-    if (k.codec.scheme == KvScheme::hadamard) Hadamard(x, k.dim);
+    if (k.codec.rotated()) Hadamard(x, k.dim);
+    if (queries.any_floats) std::memcpy(queries.floats + at * k.dim, x, k.dim * sizeof(float));
+    if (queries.groups == 0) return;
     auto largest = hn::Zero(d);
     for (int i = 0; i < k.dim; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::Load(d, x + i)));
     const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
@@ -113,14 +152,15 @@ class Attention {
     const auto inverse = hn::Set(d, top > 0.0f ? 127.0f / top : 0.0f);
     const I32 di;
     const hn::Rebind<int8_t, F32> d8;
-    for (int g = 0; g < k.groups; ++g) {
+    const int group = k.dim / queries.groups;
+    for (int g = 0; g < queries.groups; ++g) {
       auto sum = hn::Zero(di);
-      for (int i = g * k.group; i < (g + 1) * k.group; i += kLanes) {
+      for (int i = g * group; i < (g + 1) * group; i += kLanes) {
         const auto whole = hn::NearestInt(hn::Mul(hn::Load(d, x + i), inverse));
         sum = hn::Add(sum, whole);
         hn::StoreU(hn::DemoteTo(d8, whole), d8, queries.bytes + at * k.dim + i);
       }
-      queries.sums[at * k.groups + g] = hn::GetLane(hn::SumOfLanes(di, sum));
+      queries.sums[at * queries.groups + g] = hn::GetLane(hn::SumOfLanes(di, sum));
     }
   }
 
@@ -129,42 +169,31 @@ class Attention {
   void RunSplit(const Block& block, int64_t first_page, int64_t last_page, const Queries& queries,
                 Workspace& w, RowState* state, float* out) const {
     for (int r = 0; r < block.rows; ++r) state[r] = RowState();
-    std::memset(out, 0, sizeof(float) * block.rows * layout_.v.dim);
+    std::memset(out, 0, sizeof(float) * block.rows * cold_.v.dim);
     const KvSegment& segment = p_.segments[block.segment];
     for (int64_t page = first_page; page < last_page; ++page) {
+      const PageRef ref = segment.pages[page];
       uint64_t visible[kBlockRows];
       int first = block.rows, last = 0;  // rows that see something of the page
-      uint64_t seen = 0;
       for (int r = 0; r < block.rows; ++r) {
-        visible[r] = plan_.visible_tokens(block, r, segment.pages[page].logical);
+        visible[r] = plan_.visible_tokens(block, r, ref.logical);
         if (visible[r] == 0) continue;
-        seen |= visible[r];
         first = std::min(first, r);
         last = r + 1;
       }
-      if (last == 0) continue;
-      const std::byte* head = p_.storage + segment.pages[page].physical * p_.page_stride +
-                              block.kv_head * layout_.head_bytes;
-      Scores(head, block.first_query + first, last - first, queries, w,
-             w.score + first * kPageTokens);
-      for (int r = first; r < last; ++r) {
-        float* score = w.score + r * kPageTokens;
-        w.alpha[r] = 1.0f;
-        if (visible[r] != 0) {
-          w.alpha[r] =
-              Softmax(score, visible[r], queries.unit[block.first_query + r], p_.softcap, state[r]);
-        } else {
-          std::memset(score, 0, kPageTokens * sizeof(float));
-        }
-      }
-      Values(head, first, last, std::bit_width(seen), w, out);
+      const int cold = std::max(first, plan_.hot_rows(block, ref.logical));
+      if (first < std::min(cold, last))
+        VisitPage(hot_, hot_.find(block.segment, ref.logical), block, first, std::min(cold, last),
+                  visible, queries, w, state, out);
+      if (cold < last)
+        VisitPage(cold_, ref.physical, block, cold, last, visible, queries, w, state, out);
     }
   }
 
   // total and out take in a split.
   void Merge(int rows, const RowState* split, const float* part, RowState* total,
              float* out) const {
-    const int dim = layout_.v.dim;
+    const int dim = cold_.v.dim;
     for (int r = 0; r < rows; ++r) {
       if (split[r].top == -INFINITY) continue;
       const float top = std::max(total[r].top, split[r].top);
@@ -178,7 +207,7 @@ class Attention {
 
   // Divides by the sum of weights, adds the sinks' to it, rotates back and writes the rows out.
   void Finish(const Block& block, const RowState* total, float* out) const {
-    const HostKvPlane& v = layout_.v;
+    const HostKvPlane& v = cold_.v;
     const F32 d;
     for (int r = 0; r < block.rows; ++r) {
       float* row = out + r * v.dim;
@@ -193,17 +222,39 @@ class Attention {
       const float factor = sum > 0.0f ? Exp2(total[r].top - top) / sum : 0.0f;
       for (int i = 0; i < v.dim; i += kLanes)
         hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
-      if (v.codec.scheme == KvScheme::hadamard) Hadamard(row, v.dim);
+      if (v.codec.rotated()) Hadamard(row, v.dim);
       std::memcpy(p_.out + target.row * p_.out_stride + target.head * v.dim, row,
                   v.dim * sizeof(float));
     }
   }
 
  private:
+  // What a page of a tier adds to rows [first, last), of which the first and the last see it.
+  void VisitPage(const Tier& tier, int32_t physical, const Block& block, int first, int last,
+                 const uint64_t* visible, const Queries& queries, Workspace& w, RowState* state,
+                 float* out) const {
+    const std::byte* head = tier.head(physical, block.kv_head);
+    const int64_t query = block.first_query;
+    Scores(tier, head, query + first, last - first, queries, w, w.score + first * kPageTokens);
+    uint64_t seen = 0;
+    for (int r = first; r < last; ++r) {
+      float* score = w.score + r * kPageTokens;
+      w.alpha[r] = 1.0f;
+      seen |= visible[r];
+      if (visible[r] != 0) {
+        const float unit = tier.k.groups == 0 ? p_.scale : queries.unit[query + r];
+        w.alpha[r] = Softmax(score, visible[r], unit, p_.softcap, state[r]);
+      } else {
+        std::memset(score, 0, kPageTokens * sizeof(float));
+      }
+    }
+    Values(tier, head, first, last, std::bit_width(seen), w, out);
+  }
+
   // score [rows][64] = q . k in units of the queries'
-  void Scores(const std::byte* head, int64_t query, int rows, const Queries& queries, Workspace& w,
-              float* score) const {
-    const HostKvPlane& k = layout_.k;
+  void Scores(const Tier& tier, const std::byte* head, int64_t query, int rows,
+              const Queries& queries, Workspace& w, float* score) const {
+    const HostKvPlane& k = tier.k;
     if (k.groups == 0) {
       const auto* keys = reinterpret_cast<const hwy::float16_t*>(head + k.codes);
       for (int r = 0; r < rows; r += kTileRows) {
@@ -222,7 +273,7 @@ class Attention {
     const int32_t zero_point = affine ? 0 : 128;
     LoadHalves(head + k.scales, k.groups * kPageTokens, w.k_scale);
     if (affine) LoadHalves(head + k.biases, k.groups * kPageTokens, w.k_bias);
-    const uint8_t* tile = Unpack(k, k_map_, head, w.k_tile);
+    const uint8_t* tile = Unpack(k, tier.k_map, head, w.k_tile);
     HWY_ALIGN int32_t dots[kTileRows * kPageTokens];
     for (int r = 0; r < rows; r += kTileRows) {
       const int n = std::min(rows - r, kTileRows);
@@ -246,8 +297,7 @@ class Attention {
   }
 
   // |scale| of V, and what its biases and the middles of its codes add to a token's channels.
-  void LoadValueScales(const std::byte* head, Workspace& w) const {
-    const HostKvPlane& v = layout_.v;
+  void LoadValueScales(const HostKvPlane& v, const std::byte* head, Workspace& w) const {
     const F32 d;
     LoadHalves(head + v.scales, v.groups * kPageTokens, w.v_scale);
     if (v.codec.scheme != KvScheme::affine) return;
@@ -264,24 +314,24 @@ class Attention {
 
   // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last) and the first `tokens`
   // tokens
-  void Values(const std::byte* head, int first, int last, int tokens, Workspace& w,
-              float* out) const {
-    const HostKvPlane& v = layout_.v;
+  void Values(const Tier& tier, const std::byte* head, int first, int last, int tokens,
+              Workspace& w, float* out) const {
+    const HostKvPlane& v = tier.v;
     if (v.groups == 0) {
       const auto* values = reinterpret_cast<const hwy::float16_t*>(head + v.codes);
       for (int r = first; r < last; r += kTileRows) {
         const float* weight = w.score + r * kPageTokens;
         float* to = out + r * v.dim;
         switch (std::min(last - r, kTileRows)) {
-          case 1: ValueRowsHalf<1>(values, tokens, weight, w.alpha + r, to); break;
-          case 2: ValueRowsHalf<2>(values, tokens, weight, w.alpha + r, to); break;
-          case 3: ValueRowsHalf<3>(values, tokens, weight, w.alpha + r, to); break;
-          default: ValueRowsHalf<4>(values, tokens, weight, w.alpha + r, to); break;
+          case 1: ValueRowsHalf<1>(values, v.dim, tokens, weight, w.alpha + r, to); break;
+          case 2: ValueRowsHalf<2>(values, v.dim, tokens, weight, w.alpha + r, to); break;
+          case 3: ValueRowsHalf<3>(values, v.dim, tokens, weight, w.alpha + r, to); break;
+          default: ValueRowsHalf<4>(values, v.dim, tokens, weight, w.alpha + r, to); break;
         }
       }
       return;
     }
-    LoadValueScales(head, w);
+    LoadValueScales(v, head, w);
     const bool affine = v.codec.scheme == KvScheme::affine;
     for (int g = 0; g < v.groups; ++g)
       for (int r = first; r < last; ++r) {
@@ -291,20 +341,19 @@ class Attention {
         w.p_bias[g * kBlockRows + r] =
             affine ? WeightedBias(weight, w.v_bias + g * kPageTokens) : 0.0f;
       }
-    const uint8_t* tile = Unpack(v, v_map_, head, w.v_tile);
+    const uint8_t* tile = Unpack(v, tier.v_map, head, w.v_tile);
     for (int r = first; r < last; r += kTileRows)
       for (int g = 0; g < v.groups; ++g) switch (std::min(last - r, kTileRows)) {
-          case 1: ValueRows<1>(tile, tokens, r, g, w, out); break;
-          case 2: ValueRows<2>(tile, tokens, r, g, w, out); break;
-          case 3: ValueRows<3>(tile, tokens, r, g, w, out); break;
-          default: ValueRows<4>(tile, tokens, r, g, w, out); break;
+          case 1: ValueRows<1>(v, tile, tokens, r, g, w, out); break;
+          case 2: ValueRows<2>(v, tile, tokens, r, g, w, out); break;
+          case 3: ValueRows<3>(v, tile, tokens, r, g, w, out); break;
+          default: ValueRows<4>(v, tile, tokens, r, g, w, out); break;
         }
   }
 
   template <int kRows>
-  void ValueRows(const uint8_t* tile, int tokens, int r, int g, const Workspace& w,
-                 float* out) const {
-    const HostKvPlane& v = layout_.v;
+  void ValueRows(const HostKvPlane& v, const uint8_t* tile, int tokens, int r, int g,
+                 const Workspace& w, float* out) const {
     const ValueUpdate update{w.alpha + r, w.p_unit + g * kBlockRows + r,
                              w.p_bias + g * kBlockRows + r};
     const uint8_t* p = w.p + (r * v.groups + g) * kPageTokens;
@@ -319,9 +368,8 @@ class Attention {
   }
 
   template <int kRows>
-  void ValueRowsHalf(const hwy::float16_t* values, int tokens, const float* weight,
+  void ValueRowsHalf(const hwy::float16_t* values, int dim, int tokens, const float* weight,
                      const float* alpha, float* out) const {
-    const int dim = layout_.v.dim;
     int channel = 0;
     for (; channel + kTileVectors * kLanes <= dim; channel += kTileVectors * kLanes)
       ValueDotsHalf<kRows, kTileVectors>(values, channel, tokens, weight, alpha, out, dim);
@@ -330,14 +378,15 @@ class Attention {
   }
 
   const AttentionParams& p_;
-  const HostKvLayout& layout_;
   const AttentionPlan& plan_;
-  const ByteMap k_map_;
-  const ByteMap v_map_;
+  const Tier cold_;
+  const Tier hot_;  // the cold layout, and never visited, where there is no hot tier
 };
 
 void Attend(const AttentionParams& p, Exec& exec) {
   const HostKvLayout layout(p.geometry);
+  const HostKvLayout hot(p.hot.storage != nullptr ? p.hot.geometry : p.geometry);
+  RK_CHECK(p.hot.storage == nullptr || tiers_fit(p.geometry, p.hot.geometry));
   const int threads = exec.pool().threads();
   const AttentionPlan plan(p, threads);
   const int64_t query_rows = plan.rows() * p.heads;
@@ -349,15 +398,15 @@ void Attend(const AttentionParams& p, Exec& exec) {
   float* parts = nullptr;
   const auto carve = [&](std::byte* base) {
     Carver carver(base);
-    queries = Queries::Carve(carver, layout, query_rows);
-    for (Workspace& w : workspaces) w = Workspace::Carve(carver, layout, kBlockRows);
+    queries = Queries::Carve(carver, layout, hot, query_rows);
+    for (Workspace& w : workspaces) w = Workspace::Carve(carver, layout, hot, kBlockRows);
     states = carver.take<RowState>(plan.split_rows());
     parts = carver.take<float>(plan.split_rows() * layout.v.dim);
     return carver.bytes();
   };
   carve(exec.scratch(carve(nullptr)));
 
-  const Attention attention(p, layout, plan);
+  const Attention attention(p, layout, hot, plan);
   exec.pool().parallel_for(static_cast<int64_t>(plan.query_tasks()), [&](int64_t task, int) {
     plan.for_queries(task, [&](int64_t at, int64_t row, int head) {
       attention.PrepareQuery(queries, at, p.q + row * p.q_stride + head * layout.k.dim);
@@ -409,15 +458,13 @@ HWY_AFTER_NAMESPACE();
 namespace ringkeep::kernels::cpu {
 namespace {
 
-HWY_EXPORT(AttentionAvailable);
 HWY_EXPORT(Attend);
-
-bool supports(const AttentionParams&) { return HWY_DYNAMIC_DISPATCH(AttentionAvailable)(); }
-void attention(const AttentionParams& p, Exec& exec) { HWY_DYNAMIC_DISPATCH(Attend)(p, exec); }
 
 }  // namespace
 
-void add_attention_kernels(Ops& ops) { ops.attention.push_back({"cpu", supports, attention}); }
+void add_attention_kernels(Ops& ops) {
+  ops.attention.push_back({"cpu", fixed_vectors, RK_RUN(Attend)});
+}
 
 }  // namespace ringkeep::kernels::cpu
 #endif

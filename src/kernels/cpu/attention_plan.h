@@ -1,6 +1,7 @@
 // How one attention call is cut into work: blocks of query rows and splits of their pages.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -76,6 +77,14 @@ class AttentionPlan {
     if (p_.window <= 0) return range(0, end, base);
     const int64_t pinned = p_.keep - 1 < end ? p_.keep - 1 : end;
     return range(index - p_.window + 1, end, base) | range(0, pinned, base);
+  }
+
+  // The rows of the block that read the page from the hot tier (reads_hot()) are its first ones, in
+  // the order of their token indices; how many.
+  int hot_rows(const Block& block, int64_t page) const {
+    if (p_.hot.storage == nullptr) return 0;
+    const int64_t end = (page + 2) * kPageTokens - p_.segments[block.segment].index0;  // of tokens
+    return static_cast<int>(std::clamp<int64_t>(end * group_ - block.first, 0, block.rows));
   }
 
   RowTarget target(const Block& block, int r) const {

@@ -6,6 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/dense.cpp"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/register.h"
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -171,23 +172,12 @@ HWY_EXPORT(rms_norm);
 HWY_EXPORT(norm_rope);
 HWY_EXPORT(glu);
 
-template <typename Params>
-bool always(const Params&) {
-  return true;
-}
-
 }  // namespace
 
 void add_dense_kernels(Ops& ops) {
-  ops.rms_norm.push_back({"highway", always, [](const RmsNormParams& p, Exec& exec) {
-                            HWY_DYNAMIC_DISPATCH(rms_norm)(p, exec);
-                          }});
-  ops.norm_rope.push_back({"highway", always, [](const NormRopeParams& p, Exec& exec) {
-                             HWY_DYNAMIC_DISPATCH(norm_rope)(p, exec);
-                           }});
-  ops.glu.push_back({"highway", always, [](const GluParams& p, Exec& exec) {
-                       HWY_DYNAMIC_DISPATCH(glu)(p, exec);
-                     }});
+  ops.rms_norm.push_back({"highway", always, RK_RUN(rms_norm)});
+  ops.norm_rope.push_back({"highway", always, RK_RUN(norm_rope)});
+  ops.glu.push_back({"highway", always, RK_RUN(glu)});
 }
 
 }  // namespace ringkeep::kernels::cpu

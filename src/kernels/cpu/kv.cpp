@@ -1,10 +1,11 @@
 // Appending rows to the cache. Tokens of a page share bytes, so the rows of one page and KV head
-// are one task.
+// are one task; hot and cold pages are cut alike.
 #include <atomic>
 #include <vector>
 
 #include "kernels/api/host_kv.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/register.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/kv.cpp"
@@ -22,6 +23,14 @@ struct KvRun {
   int64_t last;
 };
 
+// Pages that rows are encoded into.
+struct KvTarget {
+  HostKvLayout layout;
+  std::byte* storage;
+  int64_t page_stride;
+  const int64_t* slots;
+};
+
 }  // namespace ringkeep::kernels::cpu
 #endif
 
@@ -32,25 +41,32 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
 
-bool KvAvailable() { return false; }
-bool AppendRun(const KvAppendParams&, const HostKvLayout&, const KvRun&, int64_t) { return false; }
+bool AppendRun(const KvAppendParams&, const std::vector<KvTarget>&, const KvRun&, int64_t) {
+  return false;
+}
 
 #else
 
-bool KvAvailable() { return true; }
-
-// Encodes one head of the rows of a run; false when one is not finite.
-bool AppendRun(const KvAppendParams& p, const HostKvLayout& layout, const KvRun& rows,
+// Encodes one head of the rows of a run into every target; false when one is not finite.
+bool AppendRun(const KvAppendParams& p, const std::vector<KvTarget>& targets, const KvRun& rows,
                int64_t kv_head) {
-  bool finite = true;
+  const KvGeometry& g = p.geometry;
+  bool fine = true;
+  HWY_ALIGN float k[kMaxHeadDim];
+  HWY_ALIGN float v[kMaxHeadDim];
   for (int64_t row = rows.first; row < rows.last; ++row) {
-    const int64_t slot = p.slots[row];
-    std::byte* head = p.storage + slot / kPageTokens * p.page_stride + kv_head * layout.head_bytes;
-    const int token = static_cast<int>(slot % kPageTokens);
-    finite &= EncodeRow(layout.k, p.k + row * p.k_stride + kv_head * layout.k.dim, head, token);
-    finite &= EncodeRow(layout.v, p.v + row * p.v_stride + kv_head * layout.v.dim, head, token);
+    fine &= LoadSource(g.k, g.k_dim, p.k + row * p.k_stride + kv_head * g.k_dim, k);
+    fine &= LoadSource(g.v, g.v_dim, p.v + row * p.v_stride + kv_head * g.v_dim, v);
+    for (const KvTarget& to : targets) {
+      const int64_t slot = to.slots[row];
+      std::byte* head =
+          to.storage + slot / kPageTokens * to.page_stride + kv_head * to.layout.head_bytes;
+      const int token = static_cast<int>(slot % kPageTokens);
+      fine &= EncodeRow(to.layout.k, k, head, token);
+      fine &= EncodeRow(to.layout.v, v, head, token);
+    }
   }
-  return finite;
+  return fine;
 }
 
 #endif
@@ -63,13 +79,15 @@ HWY_AFTER_NAMESPACE();
 namespace ringkeep::kernels::cpu {
 namespace {
 
-HWY_EXPORT(KvAvailable);
 HWY_EXPORT(AppendRun);
 
-bool supports(const KvAppendParams&) { return HWY_DYNAMIC_DISPATCH(KvAvailable)(); }
-
 void append(const KvAppendParams& p, Exec& exec) {
-  const HostKvLayout layout(p.geometry);
+  std::vector<KvTarget> targets{{HostKvLayout(p.geometry), p.storage, p.page_stride, p.slots}};
+  if (p.hot.storage != nullptr) {
+    RK_CHECK(tiers_fit(p.geometry, p.hot.geometry));
+    targets.push_back(
+        {HostKvLayout(p.hot.geometry), p.hot.storage, p.hot.page_stride, p.hot.slots});
+  }
   std::vector<KvRun> runs;
   for (int64_t s = 0; s < p.n_segments; ++s) {
     int64_t page = -1;
@@ -86,14 +104,14 @@ void append(const KvAppendParams& p, Exec& exec) {
   const int64_t heads = p.geometry.kv_heads;
   const auto append_run = HWY_DYNAMIC_DISPATCH(AppendRun);
   exec.pool().parallel_for(static_cast<int64_t>(runs.size()) * heads, [&](int64_t task, int) {
-    if (!append_run(p, layout, runs[task / heads], task % heads) && p.non_finite != nullptr)
+    if (!append_run(p, targets, runs[task / heads], task % heads) && p.non_finite != nullptr)
       std::atomic_ref<int32_t>(*p.non_finite).store(1, std::memory_order_relaxed);
   });
 }
 
 }  // namespace
 
-void add_kv_kernels(Ops& ops) { ops.kv_append.push_back({"cpu", supports, append}); }
+void add_kv_kernels(Ops& ops) { ops.kv_append.push_back({"cpu", fixed_vectors, append}); }
 
 }  // namespace ringkeep::kernels::cpu
 #endif

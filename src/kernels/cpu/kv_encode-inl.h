@@ -315,12 +315,22 @@ HWY_INLINE void StorePlane(const HostKvPlane& plane, std::byte* head, uint8_t* c
   if (bits > low) store(at + 8 * dim * low, bits - low, low);
 }
 
-HWY_INLINE void StoreHalves(const HostKvPlane& plane, std::byte* head, const float* x, int token) {
+// Highway truncates to half precision where the machine has no instruction for it.
+#if HWY_ARCH_X86 && (HWY_TARGET >= HWY_SSE4 || defined(HWY_DISABLE_F16C))
+HWY_INLINE void ToHalves(const float* x, int n, uint16_t* out) {
+  for (int i = 0; i < n; ++i) out[i] = float_to_f16(x[i]);
+}
+#else
+HWY_INLINE void ToHalves(const float* x, int n, uint16_t* out) {
   const hn::Rebind<hwy::float16_t, RowTag> d16;
+  for (int i = 0; i < n; i += kRowLanes)
+    hn::StoreU(hn::DemoteTo(d16, LoadRow(x, i)), d16, reinterpret_cast<hwy::float16_t*>(out + i));
+}
+#endif
+
+HWY_INLINE void StoreHalves(const HostKvPlane& plane, std::byte* head, const float* x, int token) {
   HWY_ALIGN uint16_t halves[kMaxHeadDim];
-  auto* out = reinterpret_cast<hwy::float16_t*>(halves);
-  for (int i = 0; i < plane.dim; i += kRowLanes)
-    hn::StoreU(hn::DemoteTo(d16, LoadRow(x, i)), d16, out + i);
+  ToHalves(x, plane.dim, halves);
   auto* to = reinterpret_cast<uint16_t*>(head + half_offset(plane, token, 0));
   if (plane.value)
     for (int c = 0; c < plane.dim; c += 16)
@@ -329,24 +339,30 @@ HWY_INLINE void StoreHalves(const HostKvPlane& plane, std::byte* head, const flo
     for (int c = 0; c < plane.dim; ++c) to[c * 16] = halves[c];
 }
 
-// Returns false, and stores zeros, when the row is not finite.
-HWY_INLINE bool EncodeRow(const HostKvPlane& plane, const float* source, std::byte* head,
-                          int token) {
+// x [dim]: the row as its codec takes it, rotated if it is a rotated one. Returns false, and makes
+// it zeros, when it is not finite.
+HWY_INLINE bool LoadSource(const KvCodec& codec, int dim, const float* source, float* x) {
   const RowTag d;
-  HWY_ALIGN float x[kMaxHeadDim];
   auto fine = hn::Le(hn::Abs(LoadRow(source, 0)), hn::Set(d, kMaxKvMagnitude));
-  for (int i = 0; i < plane.dim; i += kRowLanes) {
+  for (int i = 0; i < dim; i += kRowLanes) {
     const RowVec value = LoadRow(source, i);
     fine = hn::And(fine, hn::Le(hn::Abs(value), hn::Set(d, kMaxKvMagnitude)));
     hn::Store(value, d, x + i);
   }
   const bool finite = hn::AllTrue(d, fine);
-  if (!finite) std::memset(x, 0, sizeof(float) * plane.dim);
-  if (plane.codec.scheme == KvScheme::f16) {
-    StoreHalves(plane, head, x, token);
-    return finite;
+  if (!finite) std::memset(x, 0, sizeof(float) * dim);
+  if (codec.rotated()) Hadamard(x, dim);
+  return finite;
+}
+
+// Returns false, and stores zeros, when halves cannot hold a rotated row.
+HWY_INLINE bool EncodeRow(const HostKvPlane& plane, const float* x, std::byte* head, int token) {
+  if (plane.codec.halves()) {
+    const bool fits = !plane.codec.rotated() || RowAbsMax(x, plane.dim) <= kMaxKvMagnitude;
+    HWY_ALIGN const float zeros[kMaxHeadDim] = {};
+    StoreHalves(plane, head, fits ? x : zeros, token);
+    return fits;
   }
-  if (plane.codec.scheme == KvScheme::hadamard) Hadamard(x, plane.dim);
   HWY_ALIGN uint8_t codes[kMaxHeadDim];
   for (int g = 0; g < plane.groups; ++g) {
     const GroupScale group = EncodeGroup(plane, x + g * plane.group, codes + g * plane.group);
@@ -355,7 +371,7 @@ HWY_INLINE bool EncodeRow(const HostKvPlane& plane, const float* source, std::by
       std::memcpy(head + bias_offset(plane, token, g), &group.bias, 2);
   }
   StorePlane(plane, head, codes, token);
-  return finite;
+  return true;
 }
 
 }  // namespace HWY_NAMESPACE

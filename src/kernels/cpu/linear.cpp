@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/linear_kernels.h"
+#include "kernels/cpu/register.h"
 
 namespace ringkeep::kernels::cpu {
 namespace {
@@ -91,7 +92,7 @@ void add_linear_kernels(Ops& ops) {
   ops.linear.push_back({"amx",
                         [](const LinearParams& p) { return p.rows >= kAmxRows && amx_available(); },
                         [](const LinearParams& p, Exec& exec) { linear(p, exec, amx_run); }});
-  ops.linear.push_back({"simd", [](const LinearParams&) { return vectors_available(); },
+  ops.linear.push_back({"simd", fixed_vectors,
                         [](const LinearParams& p, Exec& exec) { linear(p, exec, packed_run); }});
 }
 

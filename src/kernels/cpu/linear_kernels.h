@@ -1,15 +1,11 @@
-// The parts of the linear op of the CPU, behind run-time dispatch. The arithmetic is that of
-// kernels/ref/linear.cpp.
+// The parts of the linear op of the CPU, behind run-time dispatch; nothing here may be called
+// without vectors_available(). The arithmetic is that of kernels/ref/linear.cpp.
 #pragma once
 
 #include "kernels/api/host_weights.h"
 #include "kernels/api/params.h"
 
 namespace ringkeep::kernels::cpu {
-
-// Whether this machine has vectors that the kernels below can use; nothing below may be called
-// without.
-bool vectors_available();
 
 // Rows of x as two int8 terms, x ~ scale * (256 * hi + lo), and the sums of 256 * hi + lo over
 // every 16, 32, 64 and 128 columns (exact in float).

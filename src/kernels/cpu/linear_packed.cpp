@@ -198,10 +198,7 @@ void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, 
   }
 }
 
-bool vectors() { return true; }
-
 #else
-bool vectors() { return false; }
 void run(const LinearOutput&, const QuantizedX&, int64_t, int64_t, int64_t, int64_t, std::byte*) {}
 void transcode_any(const quant::WeightSpec&, const HostLayout&, const std::byte*, int, std::byte*) {
 }
@@ -214,12 +211,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ringkeep::kernels::cpu {
 
-HWY_EXPORT(vectors);
 HWY_EXPORT(run);
 HWY_EXPORT(transcode_any);
 HWY_EXPORT(expand_plain);
-
-bool vectors_available() { return HWY_DYNAMIC_DISPATCH(vectors)(); }
 
 quant::WeightSpec plain_spec(const quant::WeightSpec& spec) {
   return {spec.kind, 8, spec.group, spec.zero, quant::ScaleKind::f32};

@@ -1,7 +1,8 @@
-// The name of the SIMD target that dispatch chooses; also the smallest example of a kernel file.
+// What SIMD target dispatch chooses; also the smallest example of a kernel file.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/target.cpp"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/register.h"
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -10,6 +11,7 @@ namespace ringkeep::kernels::cpu {
 namespace HWY_NAMESPACE {
 
 const char* name() { return hwy::TargetName(HWY_TARGET); }
+bool vectors() { return HWY_TARGET != HWY_SCALAR && !HWY_HAVE_SCALABLE; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ringkeep::kernels::cpu
@@ -19,7 +21,9 @@ HWY_AFTER_NAMESPACE();
 namespace ringkeep::kernels::cpu {
 
 HWY_EXPORT(name);
+HWY_EXPORT(vectors);
 const char* target_name() { return HWY_DYNAMIC_DISPATCH(name)(); }
+bool vectors_available() { return HWY_DYNAMIC_DISPATCH(vectors)(); }
 
 }  // namespace ringkeep::kernels::cpu
 #endif

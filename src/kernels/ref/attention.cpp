@@ -1,11 +1,13 @@
 // Attention of one row over the codes of the cache, with the roundings of the fast kernels: Q is
 // one int8 vector a head, P is 8 bits unsigned with one scale a page (and a group of V's channels),
-// V's scale folded in. The weight of a token in the denominator is not rounded.
+// V's scale folded in. The weight of a token in the denominator is not rounded. With a hot tier a
+// row reads its newest pages from other codecs of the same space; all else is the same.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "base/dtype.h"
 #include "kernels/api/host_kv.h"
 #include "kernels/ref/ref.h"
@@ -27,8 +29,8 @@ struct Query {
 
 Query prepare(const HostKvPlane& k, const float* q) {
   Query query{.x = std::vector<float>(q, q + k.dim)};
-  if (k.codec.scheme == KvScheme::f16) return query;
-  if (k.codec.scheme == KvScheme::hadamard) hadamard(query.x.data(), k.dim);
+  if (k.codec.rotated()) hadamard(query.x.data(), k.dim);
+  if (k.codec.halves()) return query;
   float largest = 0.0f;
   for (float x : query.x) largest = std::max(largest, std::abs(x));
   query.scale = largest / 127.0f;
@@ -40,7 +42,7 @@ Query prepare(const HostKvPlane& k, const float* q) {
 // q . K[token]
 float dot(const HostKvPlane& k, const std::byte* head, int token, const Query& query) {
   float sum = 0.0f;
-  if (k.codec.scheme == KvScheme::f16) {
+  if (k.codec.halves()) {
     for (int d = 0; d < k.dim; ++d) sum += query.x[d] * load_half(head, half_offset(k, token, d));
     return sum;
   }
@@ -61,7 +63,7 @@ float dot(const HostKvPlane& k, const std::byte* head, int token, const Query& q
 
 // out += sum over the page's tokens of weight * V[token], in the space of the codes
 void add_values(const HostKvPlane& v, const std::byte* head, const float* weight, float* out) {
-  if (v.codec.scheme == KvScheme::f16) {
+  if (v.codec.halves()) {
     for (int d = 0; d < v.dim; ++d)
       for (int t = 0; t < kPageTokens; ++t)
         if (weight[t] > 0.0f) out[d] += weight[t] * load_half(head, half_offset(v, t, d));
@@ -102,16 +104,41 @@ bool sees(const AttentionParams& p, int64_t q, int64_t k, int64_t span_end) {
   return visible(q, k, p.window, p.keep, span_end);
 }
 
-void attend(const AttentionParams& p, const HostKvLayout& layout, const KvSegment& segment,
-            int64_t i, int h) {
+// Where pages of one layer lie: the cold ones, or the hot ones.
+struct Tier {
+  HostKvLayout layout;
+  const std::byte* storage;
+  int64_t page_stride;
+  const KvSegment* segments;
+
+  // The KV head's block in a logical page of segment s, or null.
+  const std::byte* block(int64_t s, int64_t logical, int kv_head) const {
+    for (int64_t i = 0; i < segments[s].n_pages; ++i)
+      if (segments[s].pages[i].logical == logical)
+        return storage + segments[s].pages[i].physical * page_stride + kv_head * layout.head_bytes;
+    return nullptr;
+  }
+};
+
+// Row i of segment s, head h. tiers: cold, and hot where there is one.
+void attend(const AttentionParams& p, const std::vector<Tier>& tiers, int64_t s, int64_t i, int h) {
+  const KvSegment& segment = p.segments[s];
   const int64_t row = segment.row0 + i;
   const int64_t index = segment.index0 + i;
   const int64_t span_end = segment.span_end != nullptr ? segment.span_end[i] : index;
-  const size_t head_offset = h / (p.heads / p.geometry.kv_heads) * layout.head_bytes;
-  const auto head_block = [&](int64_t page) {
-    return p.storage + segment.pages[page].physical * p.page_stride + head_offset;
+  const int kv_head = h / (p.heads / p.geometry.kv_heads);
+  const HostKvLayout& cold = tiers[0].layout;
+  std::vector<Query> queries;
+  for (const Tier& tier : tiers)
+    queries.push_back(prepare(tier.layout.k, p.q + row * p.q_stride + h * cold.k.dim));
+  const auto tier_of = [&](int64_t page) {
+    return tiers.size() > 1 && reads_hot(index, segment.pages[page].logical) ? 1 : 0;
   };
-  const Query query = prepare(layout.k, p.q + row * p.q_stride + h * layout.k.dim);
+  const auto block = [&](int64_t page) {
+    const auto* found = tiers[tier_of(page)].block(s, segment.pages[page].logical, kv_head);
+    RK_CHECK(found != nullptr, "page {} is not among the hot ones", segment.pages[page].logical);
+    return found;
+  };
 
   std::vector<float> weights(segment.n_pages * kPageTokens, -INFINITY);  // scores first
   float largest = p.sinks != nullptr ? p.sinks[h] : -INFINITY;
@@ -119,14 +146,15 @@ void attend(const AttentionParams& p, const HostKvLayout& layout, const KvSegmen
     for (int t = 0; t < kPageTokens; ++t) {
       if (!sees(p, index, segment.pages[page].logical * int64_t{kPageTokens} + t, span_end))
         continue;
-      float score = p.scale * dot(layout.k, head_block(page), t, query);
+      const int tier = tier_of(page);
+      float score = p.scale * dot(tiers[tier].layout.k, block(page), t, queries[tier]);
       if (p.softcap > 0.0f) score = p.softcap * std::tanh(score / p.softcap);
       weights[page * kPageTokens + t] = score;
       largest = std::max(largest, score);
     }
 
   float total = p.sinks != nullptr ? std::exp(p.sinks[h] - largest) : 0.0f;
-  std::vector<float> out(layout.v.dim, 0.0f);
+  std::vector<float> out(cold.v.dim, 0.0f);
   for (int64_t page = 0; page < segment.n_pages; ++page) {
     float* weight = weights.data() + page * kPageTokens;
     bool seen = false;
@@ -135,27 +163,28 @@ void attend(const AttentionParams& p, const HostKvLayout& layout, const KvSegmen
       weight[t] = weight[t] == -INFINITY ? 0.0f : std::exp(weight[t] - largest);
       total += weight[t];
     }
-    if (seen) add_values(layout.v, head_block(page), weight, out.data());
+    if (seen) add_values(tiers[tier_of(page)].layout.v, block(page), weight, out.data());
   }
   for (float& x : out) x = total > 0.0f ? x / total : 0.0f;
-  if (layout.v.codec.scheme == KvScheme::hadamard) hadamard(out.data(), layout.v.dim);
-  std::copy(out.begin(), out.end(), p.out + row * p.out_stride + h * layout.v.dim);
+  if (cold.v.codec.rotated()) hadamard(out.data(), cold.v.dim);
+  std::copy(out.begin(), out.end(), p.out + row * p.out_stride + h * cold.v.dim);
 }
 
 void attention(const AttentionParams& p, Exec& exec) {
-  const HostKvLayout layout(p.geometry);
-  for (int64_t s = 0; s < p.n_segments; ++s) {
-    const KvSegment& segment = p.segments[s];
-    exec.pool().parallel_for(segment.rows * p.heads, [&](int64_t task, int) {
-      attend(p, layout, segment, task / p.heads, static_cast<int>(task % p.heads));
-    });
+  std::vector<Tier> tiers{{HostKvLayout(p.geometry), p.storage, p.page_stride, p.segments}};
+  if (p.hot.storage != nullptr) {
+    RK_CHECK(tiers_fit(p.geometry, p.hot.geometry));
+    tiers.push_back(
+        {HostKvLayout(p.hot.geometry), p.hot.storage, p.hot.page_stride, p.hot.segments});
   }
+  for (int64_t s = 0; s < p.n_segments; ++s)
+    exec.pool().parallel_for(p.segments[s].rows * p.heads, [&](int64_t task, int) {
+      attend(p, tiers, s, task / p.heads, static_cast<int>(task % p.heads));
+    });
 }
-
-bool supports(const AttentionParams&) { return true; }
 
 }  // namespace
 
-void add_attention_kernels(Ops& ops) { ops.attention.push_back({"ref", supports, attention}); }
+void add_attention_kernels(Ops& ops) { ops.attention.push_back({"ref", always, attention}); }
 
 }  // namespace ringkeep::kernels::ref

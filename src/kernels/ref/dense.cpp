@@ -78,11 +78,6 @@ void softcap(const SoftcapParams& p, Exec&) {
   for (int64_t i = 0; i < p.n; ++i) p.x[i] = p.cap * std::tanh(p.x[i] / p.cap);
 }
 
-template <typename Params>
-bool always(const Params&) {
-  return true;
-}
-
 }  // namespace
 
 void add_dense_kernels(Ops& ops) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "base/dtype.h"
 #include "kernels/api/host_kv.h"
@@ -147,18 +148,24 @@ GroupCode encode_group(const HostKvPlane& plane, const float* x, uint8_t* codes)
   return bits > 4 ? encode_uniform(x, n, bits, codes) : encode_levels(x, n, bits, codes);
 }
 
-// Returns false, and stores zeros, when the row is not finite.
-bool encode_row(const HostKvPlane& plane, const float* source, std::byte* head, int token) {
-  float x[kMaxHeadDim];
+// The row as its codec takes it: rotated if it is a rotated one. Returns false, and makes it zeros,
+// when it is not finite.
+bool load_row(const KvCodec& codec, int dim, const float* source, float* x) {
   bool finite = true;
-  for (int d = 0; d < plane.dim; ++d) finite &= std::abs(source[d]) <= kMaxKvMagnitude;
-  for (int d = 0; d < plane.dim; ++d) x[d] = finite ? source[d] : 0.0f;
-  if (plane.codec.scheme == KvScheme::f16) {
+  for (int d = 0; d < dim; ++d) finite &= std::abs(source[d]) <= kMaxKvMagnitude;
+  for (int d = 0; d < dim; ++d) x[d] = finite ? source[d] : 0.0f;
+  if (codec.rotated()) hadamard(x, dim);
+  return finite;
+}
+
+// Returns false, and stores zeros, when halves cannot hold a rotated row.
+bool encode_row(const HostKvPlane& plane, const float* x, std::byte* head, int token) {
+  if (plane.codec.halves()) {
+    const bool fits = abs_max(x, plane.dim) <= kMaxKvMagnitude;
     for (int d = 0; d < plane.dim; ++d)
-      store_half(head, half_offset(plane, token, d), float_to_f16(x[d]));
-    return finite;
+      store_half(head, half_offset(plane, token, d), fits ? float_to_f16(x[d]) : uint16_t{0});
+    return fits;
   }
-  if (plane.codec.scheme == KvScheme::hadamard) hadamard(x, plane.dim);
   uint8_t codes[kMaxHeadDim];
   for (int g = 0; g < plane.groups; ++g) {
     const int first = g * plane.group;
@@ -168,12 +175,12 @@ bool encode_row(const HostKvPlane& plane, const float* source, std::byte* head, 
       store_half(head, bias_offset(plane, token, g), group.bias);
   }
   for (int d = 0; d < plane.dim; ++d) set_code(plane, head, token, d, codes[d]);
-  return finite;
+  return true;
 }
 
 void decode_row(const HostKvPlane& plane, const std::byte* head, int token, float* x) {
   for (int d = 0; d < plane.dim; ++d) {
-    if (plane.codec.scheme == KvScheme::f16) {
+    if (plane.codec.halves()) {
       x[d] = load_half(head, half_offset(plane, token, d));
       continue;
     }
@@ -187,24 +194,44 @@ void decode_row(const HostKvPlane& plane, const std::byte* head, int token, floa
     }
     x[d] = scale * static_cast<float>(level) + bias;
   }
-  if (plane.codec.scheme == KvScheme::hadamard) hadamard(x, plane.dim);
+  if (plane.codec.rotated()) hadamard(x, plane.dim);
 }
 
+// One head of the pages that rows are encoded into.
+struct Target {
+  HostKvLayout layout;
+  std::byte* storage;
+  int64_t page_stride;
+  const int64_t* slots;
+
+  std::byte* head(int64_t row, int64_t h) const {
+    return storage + slots[row] / kPageTokens * page_stride + h * layout.head_bytes;
+  }
+  int token(int64_t row) const { return static_cast<int>(slots[row] % kPageTokens); }
+};
+
 void kv_append(const KvAppendParams& p, Exec& exec) {
-  const HostKvLayout layout(p.geometry);
-  const int heads = p.geometry.kv_heads;
+  std::vector<Target> targets{{HostKvLayout(p.geometry), p.storage, p.page_stride, p.slots}};
+  if (p.hot.storage != nullptr) {
+    RK_CHECK(tiers_fit(p.geometry, p.hot.geometry));
+    targets.push_back(
+        {HostKvLayout(p.hot.geometry), p.hot.storage, p.hot.page_stride, p.hot.slots});
+  }
+  const KvGeometry& g = p.geometry;
   // Tokens of a page share bytes, so a head is one task.
-  exec.pool().parallel_for(heads, [&](int64_t h, int) {
+  exec.pool().parallel_for(g.kv_heads, [&](int64_t h, int) {
     for (int64_t s = 0; s < p.n_segments; ++s)
       for (int64_t i = 0; i < p.segments[s].rows; ++i) {
         const int64_t row = p.segments[s].row0 + i;
-        const int64_t slot = p.slots[row];
-        if (slot < 0) continue;
-        std::byte* head = p.storage + slot / kPageTokens * p.page_stride + h * layout.head_bytes;
-        const int token = static_cast<int>(slot % kPageTokens);
-        const bool k = encode_row(layout.k, p.k + row * p.k_stride + h * layout.k.dim, head, token);
-        const bool v = encode_row(layout.v, p.v + row * p.v_stride + h * layout.v.dim, head, token);
-        if (!(k && v) && p.non_finite != nullptr)
+        if (p.slots[row] < 0) continue;
+        float k[kMaxHeadDim], v[kMaxHeadDim];
+        bool fine = load_row(g.k, g.k_dim, p.k + row * p.k_stride + h * g.k_dim, k);
+        fine &= load_row(g.v, g.v_dim, p.v + row * p.v_stride + h * g.v_dim, v);
+        for (const Target& to : targets) {
+          fine &= encode_row(to.layout.k, k, to.head(row, h), to.token(row));
+          fine &= encode_row(to.layout.v, v, to.head(row, h), to.token(row));
+        }
+        if (!fine && p.non_finite != nullptr)
           std::atomic_ref<int32_t>(*p.non_finite).store(1, std::memory_order_relaxed);
       }
   });
@@ -224,16 +251,11 @@ void kv_read(const KvReadParams& p, Exec& exec) {
   });
 }
 
-template <typename Params>
-bool always(const Params&) {
-  return true;
-}
-
 }  // namespace
 
 void add_kv_kernels(Ops& ops) {
-  ops.kv_append.push_back({"ref", always<KvAppendParams>, kv_append});
-  ops.kv_read.push_back({"ref", always<KvReadParams>, kv_read});
+  ops.kv_append.push_back({"ref", always, kv_append});
+  ops.kv_read.push_back({"ref", always, kv_read});
 }
 
 }  // namespace ringkeep::kernels::ref

@@ -1,5 +1,7 @@
 #include "models/blocks/decoder.h"
 
+#include "models/blocks/cached_attention.h"
+
 namespace ringkeep::models {
 
 using kernels::LinearOutput;
@@ -57,7 +59,6 @@ void Decoder::norm_rope(float* x, int heads, const weights::OwnedVector& weight,
 
 void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
   const LayerSpec& spec = config_.layers[static_cast<size_t>(index)];
-  const kv::LayerPlan& plan = step.store.plan().layers[static_cast<size_t>(index)];
   const int64_t q_width = static_cast<int64_t>(spec.heads) * spec.k_dim;
   const int64_t k_width = static_cast<int64_t>(spec.kv_heads) * spec.k_dim;
   const int64_t v_width = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
@@ -71,42 +72,16 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
   norm_rope(a_.q, spec.heads, w.q_norm, index, step);
   norm_rope(a_.k, spec.kv_heads, w.k_norm, index, step);
 
-  for (const auto& storage : step.store.storage(index)) {
-    const auto& group = step.batch.kv->groups[static_cast<size_t>(storage.group)];
-    if (group.segments.empty()) continue;
-    const auto& geometry = step.store.plan().groups[static_cast<size_t>(storage.group)].geometry;
-    kernels::run(ops_.kv_append,
-                 kernels::KvAppendParams{.geometry = geometry,
-                                         .k = a_.k,
-                                         .v = a_.v,
-                                         .k_stride = k_width,
-                                         .v_stride = v_width,
-                                         .segments = group.segments.data(),
-                                         .n_segments = static_cast<int64_t>(group.segments.size()),
-                                         .slots = group.slots.data(),
-                                         .storage = storage.data,
-                                         .page_stride = storage.page_stride,
-                                         .non_finite = a_.non_finite},
-                 step.exec);
-    kernels::run(
-        ops_.attention,
-        kernels::AttentionParams{.geometry = geometry,
-                                 .storage = storage.data,
-                                 .page_stride = storage.page_stride,
-                                 .heads = spec.heads,
-                                 .q = a_.q,
-                                 .q_stride = q_width,
-                                 .out = a_.attn,
-                                 .out_stride = attn_width,
-                                 .scale = config_.attention_scale,
-                                 .softcap = config_.attention_softcap,
-                                 .window = plan.window,
-                                 .keep = plan.keep,
-                                 .chunk_size = plan.chunk_size,
-                                 .segments = group.segments.data(),
-                                 .n_segments = static_cast<int64_t>(group.segments.size())},
-        step.exec);
-  }
+  cached_attention({.layer = index,
+                    .heads = spec.heads,
+                    .q = a_.q,
+                    .k = a_.k,
+                    .v = a_.v,
+                    .out = a_.attn,
+                    .scale = config_.attention_scale,
+                    .softcap = config_.attention_softcap,
+                    .non_finite = a_.non_finite},
+                   *step.batch.kv, step.store, ops_, step.exec);
   linear(a_.attn, step.rows, attn_width,
          {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step.exec);
 }
