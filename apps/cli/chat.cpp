@@ -1,6 +1,5 @@
 #include "cli/chat.h"
 
-#include <cstdio>
 #include <iostream>
 
 #include "base/mapped_file.h"
@@ -23,7 +22,7 @@ Json first_messages(const std::string& system) {
 Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData& data,
                                                              const std::string& file) {
   const std::string source =
-      file.empty() ? data.chat_template : RK_TRY(read_text_file(file, kTemplateLimit));
+      file.empty() ? data.chat_template : RK_TRY(read_text_input(file, kTemplateLimit));
   if (source.empty() && file.empty()) return std::optional<text::ChatTemplate>();
   auto parsed = text::ChatTemplate::parse(source);
   if (!parsed.ok())
@@ -34,15 +33,14 @@ Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData
 
 Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
                                   const std::string& system, engine::Request base) {
-  fmt::print(stderr, "{} /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops a reply.\n",
+  print_note("{} /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops a reply.",
              chat_template != nullptr
                  ? "Chat."
                  : "The model has no chat template: each line is continued as plain text.");
   Json messages = first_messages(system);
   std::vector<int32_t> last;
   for (std::string line;;) {
-    fmt::print("> ");
-    std::fflush(stdout);
+    RK_TRY(print_now("> "));
     if (!std::getline(std::cin, line) || line == "/exit" || line == "/quit") break;
     if (line.empty()) continue;
     if (line == "/clear") {
@@ -56,25 +54,22 @@ Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTempla
     engine::Request request = base;
     request.tokens = std::move(RK_TRY(std::move(prompt)).tokens);
     std::vector<int32_t> tokens = request.tokens;
-    Result<Generation> reply = generate(engine, std::move(request), [](const std::string& text) {
-      fmt::print("{}", text);
-      std::fflush(stdout);
-    });
+    Result<Generation> reply = generate(engine, std::move(request),
+                                        [](const std::string& text) { return print_now(text); });
     if (!reply.ok()) {
       // A conversation that has outgrown the context can still be cleared.
-      fmt::print(stderr, "ringkeep: error: {}\n", reply.error().message);
+      print_note("ringkeep: error: {}", reply.error().message);
       if (chat_template != nullptr) messages.erase(messages.size() - 1);
       continue;
     }
-    fmt::print("\n");
-    std::fflush(stdout);
-    fmt::print(stderr, "{}\n", generation_summary(engine, *reply));
+    RK_TRY(print_now("\n"));
+    print_note("{}", generation_summary(engine, *reply));
     last = std::move(tokens);
     last.insert(last.end(), reply->tokens.begin(), reply->tokens.end());
     if (chat_template != nullptr)
       messages.push_back(Json{{"role", "assistant"}, {"content", reply->text}});
   }
-  fmt::print("\n");
+  RK_TRY(print_now("\n"));
   return last;
 }
 

@@ -9,7 +9,7 @@
 namespace ringkeep::cli {
 
 Result<Generation> generate(engine::Engine& engine, engine::Request request,
-                            const std::function<void(const std::string&)>& on_text) {
+                            const std::function<Status(const std::string&)>& on_text) {
   Generation generation;
   const InterruptScope scope;
   const int64_t id = RK_TRY(engine.submit(std::move(request)));
@@ -23,7 +23,13 @@ Result<Generation> generate(engine::Engine& engine, engine::Request request,
     for (engine::Event& event : engine.step()) {
       if (event.id != id) continue;
       if (event.error) return std::move(*event.error);
-      if (!event.text.empty()) on_text(event.text);
+      if (!event.text.empty()) {
+        Status shown = on_text(event.text);
+        if (!shown.ok()) {
+          engine.cancel(id);
+          return std::move(shown).error();
+        }
+      }
       generation.text += event.text;
       generation.tokens.insert(generation.tokens.end(), event.tokens.begin(), event.tokens.end());
       if (event.finish != engine::FinishReason::none) generation.finish = event.finish;

@@ -20,9 +20,10 @@ struct Generation {
   size_t kv_bytes = 0;  // most cache bytes in use after a step
 };
 
-// `on_text` gets text as it becomes certain. Ctrl-C ends the generation early without an error.
+// `on_text` gets text as it becomes certain; its error ends the generation and is returned. Ctrl-C
+// ends it early without an error.
 Result<Generation> generate(engine::Engine& engine, engine::Request request,
-                            const std::function<void(const std::string&)>& on_text);
+                            const std::function<Status(const std::string&)>& on_text);
 
 Json generation_json(const Generation& generation);
 // One line: tokens, speed, cache bytes, memory.

@@ -1,4 +1,6 @@
 // `logits`: the logits of given tokens as a .npy matrix, for outside oracles.
+#include <optional>
+
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
@@ -10,25 +12,24 @@
 namespace ringkeep::cli {
 namespace {
 
-constexpr size_t kTextLimit = size_t{1} << 30;
+constexpr size_t kTextLimit = size_t{1} << 28;  // bytes
 
 struct Options {
   ModelOptions model;
   CacheFlags cache;
   RuntimeOptions runtime;
-  std::string tokens, tokens_file, text, text_file;
+  std::optional<std::string> tokens, tokens_file, text, text_file;  // exactly one is given
   std::string positions = ":";
   std::string output;
 };
 
 Result<std::vector<int32_t>> input_tokens(const Options& options, const engine::Engine& engine) {
   const int64_t vocab = engine.config().vocab_size;
-  if (!options.tokens.empty()) return parse_token_ids(options.tokens, vocab);
-  if (!options.tokens_file.empty())
-    return parse_token_ids(RK_TRY(read_text_file(options.tokens_file, kTextLimit)), vocab);
-  const std::string text = options.text_file.empty()
-                               ? options.text
-                               : RK_TRY(read_text_file(options.text_file, kTextLimit));
+  if (options.tokens) return parse_token_ids(*options.tokens, vocab);
+  if (options.tokens_file)
+    return parse_token_ids(RK_TRY(read_text_input(*options.tokens_file, kTextLimit)), vocab);
+  const std::string text =
+      options.text ? *options.text : RK_TRY(read_text_input(*options.text_file, kTextLimit));
   if (engine.tokenizer() == nullptr)
     return input_error("{}: the checkpoint has no tokenizer: give --tokens", options.model.model);
   return engine.tokenizer()->encode(text);
@@ -49,12 +50,12 @@ Result<int> logits_command(const Options& options) {
   const InterruptScope scope;
   Progress progress("logits", static_cast<double>(end));
   Status written;
-  // The engine cannot be stopped from inside the callback: after a failed write rows are dropped.
-  RK_TRY(engine.logits(tokens, options.cache.chunk, begin, end,
-                       [&](int64_t position, std::span<const float> row) {
-                         if (written.ok() && !scope.interrupted()) written = writer.write_row(row);
-                         progress.update(static_cast<double>(position + 1));
-                       }));
+  const auto write = [&](int64_t position, std::span<const float> row) {
+    if (written.ok()) written = writer.write_row(row);
+    progress.update(static_cast<double>(position + 1));
+  };
+  const auto stop = [&] { return scope.interrupted() || !written.ok(); };
+  RK_TRY(engine.logits(tokens, options.cache.chunk, begin, end, write, stop));
   if (scope.interrupted()) return make_error(ErrorKind::interrupted, "interrupted");
   RK_TRY(std::move(written));
   RK_TRY(writer.finish());

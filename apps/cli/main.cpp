@@ -1,17 +1,34 @@
 // ringkeep COMMAND MODEL [options]. Results go to stdout, log and progress to stderr.
+#include <fcntl.h>
+
 #include <cstdio>
 #include <exception>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/output.h"
 
 namespace ringkeep::cli {
 namespace {
 
+// A file opened while 0, 1 or 2 is closed would take that number, and get what is meant for the
+// reader. Each is opened the wrong way round, so that using it still fails.
+void keep_standard_numbers() {
+  for (const auto& [fd, mode] : {std::pair{0, O_WRONLY}, {1, O_RDONLY}, {2, O_RDONLY}})
+    if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
+      const int opened = ::open("/dev/null", mode);
+}
+
 int report(const Error& error) {
-  fmt::print(stderr, "ringkeep: error: {}\n", error.message);
+  print_note("ringkeep: error: {}", error.message);
   return exit_code(error.kind);
+}
+
+// The exit code, or the error of a result that did not get out.
+int flushed(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return report(make_error(ErrorKind::runtime, "cannot write the result to standard output"));
 }
 
 int run_command(const Command& command) {
@@ -20,12 +37,12 @@ int run_command(const Command& command) {
     std::fflush(stdout);
     return report(code.error());
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    return report(make_error(ErrorKind::runtime, "cannot write the result to standard output"));
-  return code.value();
+  return flushed(code.value());
 }
 
 int run(int argc, char** argv) {
+  keep_standard_numbers();
+  install_interrupt_handler();
   CLI::App app{
       "ringkeep runs language models with a key-value cache that is quantized and bounded on every "
       "layer kind."};
@@ -44,12 +61,11 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return flushed(app.exit(error));  // --help, --version
     report(make_error(ErrorKind::usage, "{}", error.what()));
-    fmt::print(stderr, "Run `ringkeep --help` or `ringkeep COMMAND --help` for the options.\n");
+    print_note("Run `ringkeep --help` or `ringkeep COMMAND --help` for the options.");
     return exit_code(ErrorKind::usage);
   }
-  install_interrupt_handler();
   for (const Command& command : commands)
     if (command.app->parsed()) return run_command(command);
   return exit_code(ErrorKind::usage);

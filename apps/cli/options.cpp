@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <limits>
 
 #include "base/log.h"
 #include "cli/machine.h"
@@ -22,6 +24,22 @@ Result<T> parse_number(std::string_view text, const char* what) {
   if (text.empty() || code != std::errc() || stopped != end)
     return make_error(ErrorKind::usage, "{}: expected a number, found \"{}\"", what, text);
   return value;
+}
+
+// Whole decimal numbers that fit the option's type. The library's own conversion wraps -1, takes
+// the nearest limit for what is out of range, and reads 010 as eight.
+template <typename T>
+CLI::Option* add_integer(CLI::App& app, const std::string& names, T& value,
+                         const std::string& help) {
+  const auto check = [](std::string& text) -> std::string {
+    const auto number = parse_number<T>(text, "expected a whole number");
+    if (number.ok()) text = std::to_string(*number);
+    return number.ok()
+               ? ""
+               : fmt::format("expected a whole number from {} to {}, found \"{}\"",
+                             std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), text);
+  };
+  return app.add_option(names, value, help)->transform(CLI::Validator(check, ""));
 }
 
 }  // namespace
@@ -79,36 +97,44 @@ CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
       ->type_name("NAME")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--kv-group-size", flags.kv_group_size,
-                 "channels under one scale; 0: hadamard a whole row, affine 64")
+  add_integer(app, "--kv-group-size", flags.kv_group_size,
+              "channels under one scale; 0: hadamard a whole row, affine 64")
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--quantized-kv-start", flags.quantized_kv_start,
-                 "rows with a lower index stay f16")
+  add_integer(app, "--quantized-kv-start", flags.quantized_kv_start,
+              "rows with a lower index stay f16")
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--max-kv-size", flags.max_kv_size,
-                 "most tokens that a full layer holds; 0: unbounded")
+  add_integer(app, "--max-kv-size", flags.max_kv_size,
+              "most tokens that a full layer holds; 0: unbounded")
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--keep", flags.keep, "first tokens that a bounded full layer never drops")
+  add_integer(app, "--keep", flags.keep, "first tokens that a bounded full layer never drops")
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--chunk,--prefill-step-size,--ubatch-size", flags.chunk,
-                 "most tokens of a prefill step")
+  add_integer(app, "--chunk,--prefill-step-size,--ubatch-size", flags.chunk,
+              "most tokens of a prefill step")
       ->type_name("N")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
   return budget;
 }
 
 void add_context_option(CLI::App& app, CacheFlags& flags) {
-  app.add_option("-c,--ctx,--ctx-size,--max-model-len", flags.ctx,
-                 "most tokens of a sequence; 0: the trained context, at most 4096")
+  add_integer(app, "-c,--ctx,--ctx-size,--max-model-len", flags.ctx,
+              "most tokens of a sequence; 0: the trained context, at most 4096")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Cache");
+}
+
+void add_parallel_option(CLI::App& app, CacheFlags& flags) {
+  add_integer(app, "--parallel", flags.parallel, "sequences at the same time")
       ->type_name("N")
       ->capture_default_str()
       ->group("Cache");
@@ -130,13 +156,13 @@ CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags) {
 }
 
 void add_weight_options(CLI::App& app, RuntimeOptions& options) {
-  app.add_option("--weight-bits", options.weight_bits,
-                 "quantize dense weights while loading: 2 3 4 5 6 8; 0: as they are")
+  add_integer(app, "--weight-bits", options.weight_bits,
+              "quantize dense weights while loading: 2 3 4 5 6 8; 0: as they are")
       ->type_name("BITS")
       ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}))
       ->capture_default_str()
       ->group("Weights");
-  app.add_option("--weight-group", options.weight_group, "columns under one scale: 32 64 128")
+  add_integer(app, "--weight-group", options.weight_group, "columns under one scale: 32 64 128")
       ->type_name("N")
       ->check(CLI::IsMember({32, 64, 128}))
       ->capture_default_str()
@@ -146,7 +172,7 @@ void add_weight_options(CLI::App& app, RuntimeOptions& options) {
 void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   options.threads = default_threads();
   const char* group = "Compute";
-  app.add_option("-t,--threads", options.threads, "threads (default: the physical cores)")
+  add_integer(app, "-t,--threads", options.threads, "threads (default: the physical cores)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str()
@@ -165,7 +191,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   app.add_option("--temp,--temperature", params.temperature, "0: greedy")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--top-k", params.top_k, "0: off")->capture_default_str()->group(group);
+  add_integer(app, "--top-k", params.top_k, "0: off")->capture_default_str()->group(group);
   app.add_option("--top-p", params.top_p, "1: off")->capture_default_str()->group(group);
   app.add_option("--min-p", params.min_p, "0: off")->capture_default_str()->group(group);
   app.add_option("--repetition-penalty,--repeat-penalty", params.repetition_penalty,
@@ -183,11 +209,11 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
       ->type_name("ID:BIAS")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("-s,--seed", params.seed, "seed of the random numbers")
+  add_integer(app, "-s,--seed", params.seed, "seed of the random numbers")
       ->capture_default_str()
       ->group(group);
-  app.add_option("-n,--max-tokens,--n-predict", options.max_tokens,
-                 "most tokens to generate; -1: until the context ends")
+  add_integer(app, "-n,--max-tokens,--n-predict", options.max_tokens,
+              "most tokens to generate; -1: until the context ends")
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
@@ -280,7 +306,10 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags
   Session session;
   session.device = kernels::make_cpu_device(runtime.threads);
   session.ops = std::make_unique<kernels::Ops>(kernels::cpu_backend());
-  if (runtime.explain_kernels) fmt::print(stderr, "{}", kernels::explain(*session.ops));
+  if (const int started = session.device->pool().threads(); started < runtime.threads)
+    return make_error(ErrorKind::runtime, "--threads {}: the system starts no more than {}",
+                      runtime.threads, started);
+  if (runtime.explain_kernels) std::fputs(kernels::explain(*session.ops).c_str(), stderr);
   session.engine = RK_TRY(engine::Engine::load(
       std::move(checkpoint), engine_options(flags, runtime), *session.ops, *session.device));
   spdlog::info("loaded: {} bytes of weights, peak memory {} bytes", session.engine->weight_bytes(),

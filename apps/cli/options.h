@@ -47,6 +47,7 @@ void add_json_option(CLI::App& app, ModelOptions& options);
 CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec = true);
 void add_context_option(CLI::App& app, CacheFlags& flags);
 CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags);
+void add_parallel_option(CLI::App& app, CacheFlags& flags);
 void add_weight_options(CLI::App& app, RuntimeOptions& options);
 void add_runtime_options(CLI::App& app, RuntimeOptions& options);  // weight options included
 void add_sampling_options(CLI::App& app, SamplingOptions& options);

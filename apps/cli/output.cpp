@@ -1,16 +1,24 @@
 #include "cli/output.h"
 
-#include <cstdio>
-
-#include <unistd.h>
-
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <span>
+
+#include "base/atomic_file.h"
+#include "base/mapped_file.h"
 
 namespace ringkeep::cli {
 
 void print_json(const Json& value) {
   fmt::print("{}\n", value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Status print_now(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return {};
+  return make_error(ErrorKind::runtime, "cannot write to standard output: {}",
+                    std::strerror(errno));
 }
 
 std::string human_bytes(double bytes) {
@@ -32,29 +40,11 @@ std::string rate_text(double count, double seconds) {
 }
 
 Status write_file(const std::string& path, std::string_view bytes) {
-  const std::string partial = path + ".partial";
-  std::FILE* file = std::fopen(partial.c_str(), "wb");
-  bool written =
-      file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (written && std::rename(partial.c_str(), path.c_str()) == 0) return {};
-  Error error = make_error(ErrorKind::runtime, "cannot write {}: {}", path, std::strerror(errno));
-  if (file != nullptr) std::remove(partial.c_str());
-  return error;
+  auto file = RK_TRY(AtomicFile::create(path));
+  RK_TRY(file.write(std::as_bytes(std::span(bytes))));
+  return file.commit();
 }
 
-Result<std::string> read_stdin() {
-  std::string text;
-  char block[1 << 16];
-  for (;;) {
-    const ssize_t n = ::read(0, block, sizeof block);
-    if (n == 0) return text;
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return input_error("standard input: {}", std::strerror(errno));
-    }
-    text.append(block, static_cast<size_t>(n));
-  }
-}
+Result<std::string> read_stdin(size_t limit) { return read_all(0, "standard input", limit); }
 
 }  // namespace ringkeep::cli

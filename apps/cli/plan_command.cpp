@@ -152,10 +152,7 @@ Command add_plan(CLI::App& app) {
   add_cache_options(*command, options->cache);
   add_context_option(*command, options->cache);
   add_prefix_cache_option(*command, options->cache);
-  command->add_option("--parallel", options->cache.parallel, "sequences at the same time")
-      ->type_name("N")
-      ->capture_default_str()
-      ->group("Cache");
+  add_parallel_option(*command, options->cache);
   add_weight_options(*command, options->weights);
   return {command, [options] { return plan_command(*options); }};
 }

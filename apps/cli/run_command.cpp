@@ -14,7 +14,7 @@
 namespace ringkeep::cli {
 namespace {
 
-constexpr size_t kPromptLimit = size_t{1} << 30;
+constexpr size_t kPromptLimit = size_t{1} << 28;  // bytes
 
 struct Options {
   ModelOptions model;
@@ -40,8 +40,8 @@ bool interactive(const Options& options) {
 Result<std::string> prompt_text(const Options& options) {
   std::string text = options.prompt;
   if (!options.has_prompt)
-    text = options.prompt_file.empty() ? RK_TRY(read_stdin())
-                                       : RK_TRY(read_text_file(options.prompt_file, kPromptLimit));
+    text = options.prompt_file.empty() ? RK_TRY(read_stdin(kPromptLimit))
+                                       : RK_TRY(read_text_input(options.prompt_file, kPromptLimit));
   if (text.empty()) return make_error(ErrorKind::usage, "the prompt is empty");
   return text;
 }
@@ -51,19 +51,15 @@ Result<int> complete(engine::Engine& engine, engine::Request request, bool json,
                      const PromptCache& cache) {
   std::vector<int32_t> tokens = request.tokens;
   const Generation generation =
-      RK_TRY(generate(engine, std::move(request), [&](const std::string& text) {
-        if (json) return;
-        fmt::print("{}", text);
-        std::fflush(stdout);
-      }));
+      RK_TRY(generate(engine, std::move(request),
+                      [&](const std::string& text) { return json ? Status() : print_now(text); }));
   cache.report(tokens, generation);
   tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
   if (json) {
     print_json(generation_json(generation));
   } else {
-    fmt::print("\n");
-    std::fflush(stdout);
-    fmt::print(stderr, "{}\n", generation_summary(engine, generation));
+    RK_TRY(print_now("\n"));
+    print_note("{}", generation_summary(engine, generation));
   }
   RK_TRY(cache.save(engine, tokens));
   return generation.interrupted ? exit_code(ErrorKind::interrupted) : 0;

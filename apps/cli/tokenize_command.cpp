@@ -11,7 +11,7 @@
 namespace ringkeep::cli {
 namespace {
 
-constexpr size_t kTextLimit = size_t{1} << 30;
+constexpr size_t kTextLimit = size_t{1} << 28;  // bytes
 
 struct Options {
   ModelOptions model;
@@ -23,10 +23,10 @@ struct Options {
 
 Result<std::string> input_text(const Options& options) {
   if (options.has_text) return options.text;
-  if (!options.file.empty()) return read_text_file(options.file, kTextLimit);
+  if (!options.file.empty()) return read_text_input(options.file, kTextLimit);
   if (::isatty(0) != 0)
     return make_error(ErrorKind::usage, "no text: give --text, --text-file or standard input");
-  return read_stdin();
+  return read_stdin(kTextLimit);
 }
 
 Result<int> tokenize_command(const Options& options) {

@@ -42,7 +42,14 @@ class MappedFile {
   std::string path_;
 };
 
-// The whole of a small text file (at most `limit` bytes).
+// Everything that an open descriptor gives, at most `limit` bytes. Errors (input) begin with
+// `name`.
+Result<std::string> read_all(int fd, const std::string& name, size_t limit);
+
+// The whole of a small text file (at most `limit` bytes). Errors as MappedFile::open.
 Result<std::string> read_text_file(const std::string& path, size_t limit);
+
+// The same of what a user names, which may be a pipe or /dev/stdin and is then waited for.
+Result<std::string> read_text_input(const std::string& path, size_t limit);
 
 }  // namespace ringkeep

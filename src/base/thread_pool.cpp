@@ -1,5 +1,7 @@
 #include "base/thread_pool.h"
 
+#include <system_error>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -20,7 +22,11 @@ inline void relax() {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error&) {
+    // The system has no more: those that run are the pool, and threads() says how many.
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -14,7 +14,7 @@ namespace ringkeep {
 
 class ThreadPool {
  public:
-  // threads >= 1, the caller included.
+  // threads >= 1, the caller included. Fewer when the system refuses to start as many.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

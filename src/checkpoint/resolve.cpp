@@ -1,4 +1,7 @@
 // MODEL -> a path: `demo`, a path, or org/name in the local Hugging Face cache.
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -20,9 +23,17 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
+// Of the user's own account where HOME is not set (services, containers), never of the current
+// folder.
+fs::path home() {
+  if (const std::string home = environment("HOME"); !home.empty()) return home;
+  const passwd* entry = ::getpwuid(::getuid());
+  return entry != nullptr && entry->pw_dir != nullptr ? entry->pw_dir : "/";
+}
+
 fs::path user_cache() {
   const std::string cache = environment("XDG_CACHE_HOME");
-  return cache.empty() ? fs::path(environment("HOME")) / ".cache" : fs::path(cache);
+  return cache.empty() ? home() / ".cache" : fs::path(cache);
 }
 
 fs::path hub_cache() {

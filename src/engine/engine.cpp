@@ -435,7 +435,8 @@ Result<LoadedCache> Engine::load_cache(const std::string& path) {
 }
 
 Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t begin, int64_t end,
-                      const std::function<void(int64_t, std::span<const float>)>& row) {
+                      const std::function<void(int64_t, std::span<const float>)>& row,
+                      const std::function<bool()>& stop) {
   State& s = *state_;
   const int64_t length = static_cast<int64_t>(tokens.size());
   if (length == 0) return make_error(ErrorKind::usage, "no tokens to run");
@@ -457,6 +458,7 @@ Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t be
   } closer{*s.store, sequence};
   const size_t vocab = static_cast<size_t>(config().vocab_size);
   for (int64_t done = 0; done < end;) {
+    if (stop && stop()) return {};
     const int64_t rows =
         std::min({chunk, s.max_rows, s.store->max_step_rows(sequence), end - done});
     models::Batch batch;

@@ -117,9 +117,11 @@ class Engine {
   Result<LoadedCache> load_cache(const std::string& path);
 
   // Teacher-forced logits of positions [begin, end) of `tokens`, in prefill steps of `chunk` rows.
-  // row(position, logits [vocab]) is called in order.
+  // row(position, logits [vocab]) is called in order. `stop` is asked before each step, and ends
+  // the run early, without an error.
   Status logits(std::span<const int32_t> tokens, int64_t chunk, int64_t begin, int64_t end,
-                const std::function<void(int64_t position, std::span<const float> logits)>& row);
+                const std::function<void(int64_t position, std::span<const float> logits)>& row,
+                const std::function<bool()>& stop = {});
 
   // What a lane (lane.h) runs with.
   models::Model& model();

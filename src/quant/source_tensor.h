@@ -60,7 +60,7 @@ WeightRows decode_rows(const SourceTensor& tensor, int64_t row0, int64_t count);
 // Bytes of one row of this type with `cols` columns, or 0 when the block does not divide cols.
 size_t source_row_bytes(SourceType type, int64_t cols);
 
-// The whole of a small tensor (norm weights, biases) as floats; any dense or GGUF type.
+// The whole of a small tensor (norm weights, biases) as floats, of a type that spec_of accepts.
 std::vector<float> to_floats(const SourceTensor& tensor);
 
 }  // namespace ringkeep::quant

@@ -38,6 +38,7 @@ class Loader {
   // A vector [size], as floats on the host.
   Result<std::vector<float>> values(Part part, int layer, const char* suffix, int64_t size) {
     const auto* source = RK_TRY(required(part, layer, suffix, {size}));
+    RK_TRY(quant::spec_of(*source));  // a type that is no weight
     auto result = quant::to_floats(*source);
     if (suffix == std::string(".weight") && config_.norm_weight_plus_one)
       for (float& value : result) value += 1.0f;

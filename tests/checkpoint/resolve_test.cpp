@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
@@ -39,6 +41,17 @@ TEST_F(Resolve, Demo) {
   EXPECT_EQ(resolve("demo").value(), file);
   ::setenv("XDG_CACHE_HOME", (folder / "other").c_str(), 1);
   EXPECT_INPUT_ERROR(resolve("demo"), folder / "other");
+}
+
+TEST_F(Resolve, WithoutHomeTheAccountsFolderCounts) {
+  ::unsetenv("HOME");
+  const passwd* account = ::getpwuid(::getuid());
+  if (account == nullptr) GTEST_SKIP() << "the user has no account";
+  const auto missing = resolve("org/no-such-model");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_NE(missing.error().message.find(std::string(account->pw_dir) + "/.cache"),
+            std::string::npos)
+      << missing.error().message;
 }
 
 TEST_F(Resolve, HuggingFaceCache) {

@@ -179,6 +179,16 @@ def test_tensor_of_another_shape(tmp_path):
     logits_fail(tmp_path / "m", name, 256, 254)
 
 
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.1.self_attn.q_norm.weight",
+                                  "model.layers.2.mlp.up_proj.weight"])
+def test_tensor_of_no_weight_type(name, tmp_path):
+    """Integers where weights belong, matrix or vector."""
+    spec, tensors = SPECS["qwen3"], make_tensors(SPECS["qwen3"])
+    tensors[name] = tensors[name].astype(np.int32)
+    write_hf(tmp_path / "m", tensors, spec.config)
+    logits_fail(tmp_path / "m", name, "I32")
+
+
 def test_folders_without_a_model(tmp_path):
     (tmp_path / "empty").mkdir()
     fails(4, "inspect", tmp_path / "empty", mentions=[tmp_path / "empty"])
