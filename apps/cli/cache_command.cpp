@@ -47,7 +47,7 @@ Result<int> make(Options options) {
   request.sampling.temperature = 0.0f;
   std::vector<int32_t> tokens = request.tokens;
   const Generation generation =
-      RK_TRY(generate(engine, std::move(request), [](const std::string&) {}));
+      RK_TRY(generate(engine, std::move(request), [](const std::string&) { return Status(); }));
   if (generation.interrupted) return make_error(ErrorKind::interrupted, "interrupted");
   tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
   RK_TRY(engine.save_cache(tokens, options.file));

@@ -55,9 +55,9 @@ int run(int argc, char** argv) {
       "org/name in the local Hugging Face cache, or `demo` (see scripts/get-demo-model).\n"
       "Exit codes: 0 done; 1 failed while running; 2 bad flag or empty prompt; 3 refused by the\n"
       "plan; 4 unreadable or invalid input, or a prompt longer than the context; 130 interrupted.");
-  const std::vector<Command> commands = {
-      add_plan(app),      add_run(app),      add_bench(app),   add_eval(app), add_logits(app),
-      add_calibrate(app), add_tokenize(app), add_inspect(app), add_cache(app)};
+  const std::vector<Command> commands = {add_plan(app),     add_run(app),     add_bench(app),
+                                         add_eval(app),     add_logits(app),  add_calibrate(app),
+                                         add_tokenize(app), add_inspect(app), add_cache(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -52,6 +52,7 @@ nlohmann::json describe(const CacheFlags& flags) {
     if (const auto text = read_text_file(flags.kv_calibration, size_t{1} << 30); text.ok())
       calibration = hash_text(std::as_bytes(std::span(*text)));
   return {{"kv_key_bits", flags.kv_key_bits.value_or("")},
+          {"kv_hot", flags.kv_hot.value_or("")},
           {"kv_value_bits", flags.kv_value_bits.value_or("")},
           {"kv_scheme", flags.kv_scheme},
           {"kv_group_size", flags.kv_group_size},

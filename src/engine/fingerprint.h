@@ -19,7 +19,7 @@ std::string tokenizer_sum(const TokenizerData& data);
 
 struct FingerprintInputs {
   const checkpoint::Checkpoint& checkpoint;
-  std::string tokenizer;  // tokenizer_sum()
+  std::string tokenizer;               // tokenizer_sum()
   const weights::KeyBalance& balance;  // of the keys in the cache
   const kv::KvPlan& plan;
   bool exact = false;

@@ -38,6 +38,7 @@ class SetCache : public ::testing::TestWithParam<bool> {  // Gemma (q and k norm
   static CacheFlags flags_of(const std::string& codec) {
     CacheFlags flags;
     flags.kv_bits = codec;
+    flags.kv_hot = "none";  // the text would fit into the hot pages
     flags.chunk = 64;
     return flags;
   }
