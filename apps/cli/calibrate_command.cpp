@@ -13,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "eval/divergence.h"
 #include "weights/calibration.h"
 
 namespace ringkeep::cli {
@@ -70,21 +71,6 @@ Result<Windows> make_windows(const Options& options, const std::string& text,
   return windows;
 }
 
-// KL(p || q) in nats of the distributions that two rows of logits stand for.
-double kl_divergence(std::span<const float> p, std::span<const float> q) {
-  const auto log_sum = [](std::span<const float> row) {
-    const double top = *std::max_element(row.begin(), row.end());
-    double sum = 0;
-    for (const float x : row) sum += std::exp(x - top);
-    return top + std::log(sum);
-  };
-  const double p_log = log_sum(p), q_log = log_sum(q);
-  double total = 0;
-  for (size_t i = 0; i < p.size(); ++i)
-    total += std::exp(p[i] - p_log) * ((p[i] - p_log) - (q[i] - q_log));
-  return total;
-}
-
 // Divergence of the cache under `flags` from the rows of reference logits: mean KL(f16 || cache) in
 // nats of the last rows of `window`. An empty reference is filled instead.
 Result<double> divergence(engine::Engine& engine, const CacheFlags& flags,
@@ -103,7 +89,7 @@ Result<double> divergence(engine::Engine& engine, const CacheFlags& flags,
         }
         const std::span<const float> truth(reference.data() + at, row.size());
         at += row.size();
-        total += kl_divergence(truth, row);
+        total += eval::kl_divergence(truth, eval::softmax(truth), row, eval::softmax(row));
       }));
   return total / static_cast<double>(rows);
 }

@@ -127,6 +127,7 @@ Result<weights::KeyBalance> Engine::State::balance_for(const CacheFlags& flags,
 Status Engine::State::install(const CacheFlags& flags, const kv::KvPlan& plan) {
   auto fresh_balance = RK_TRY(balance_for(flags, plan));
   auto fresh = RK_TRY(kv::Store::create(plan, exec.device(), ops));
+  options.cache = flags;
   prefixes.reset();  // it holds snapshots of the old store
   store = std::move(fresh);
   balance = std::move(fresh_balance);

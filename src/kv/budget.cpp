@@ -11,8 +11,8 @@ namespace {
 constexpr double kMostBytes = 70368744177664.0;  // 2^46
 
 constexpr BudgetCodec kCodecs[] = {
-    {"f16", 0.0},  {"8", 0.00024},   {"K8V6", 0.0006}, {"6", 0.0031},  {"K6V4", 0.0077},
-    {"5", 0.0118}, {"K5V4", 0.0155}, {"4", 0.044},     {"3.5", 0.061}, {"3", 0.17}};
+    {"f16", 0.0},   {"8", 0.00030},    {"K8V6", 0.00036}, {"6", 0.00101},  {"K6V4", 0.00163},
+    {"5", 0.00214}, {"K5V4", 0.00273}, {"4", 0.0107},     {"3.5", 0.0122}, {"3", 0.0304}};
 
 // Bytes of a unit, or 0 for none that is known.
 double unit_bytes(std::string unit) {
@@ -75,11 +75,16 @@ Result<size_t> parse_bytes(std::string_view text) {
 
 std::span<const BudgetCodec> budget_codecs() { return kCodecs; }
 
-double mix_cost(const KvPlan& plan, const BudgetCodec& full, const BudgetCodec& sliding) {
-  double cost = 0;
-  for (const LayerPlan& layer : plan.layers)
-    cost += uses_sliding(plan, layer) ? sliding.cost : full.cost;
-  return cost / static_cast<double>(std::max<size_t>(1, plan.layers.size()));
+double mix_cost(const KvPlan& plan, const BudgetCodec& full, const BudgetCodec& sliding,
+                double full_weight) {
+  double cost = 0, weights = 0;
+  for (const LayerPlan& layer : plan.layers) {
+    const bool is_sliding = uses_sliding(plan, layer);
+    const double weight = is_sliding ? 1.0 : full_weight;
+    cost += weight * (is_sliding ? sliding.cost : full.cost);
+    weights += weight;
+  }
+  return weights > 0 ? cost / weights : 0.0;
 }
 
 Result<KvPlan> plan_for_budget(const ModelConfig& config, const CacheFlags& flags,
@@ -94,6 +99,8 @@ Result<KvPlan> plan_for_budget(const ModelConfig& config, const CacheFlags& flag
   };
   const bool one_kind = !any(true) || !any(false);
 
+  const double full_weight = flags.kv_hot == "none" ? 1.0 : kFullLayerWeight;
+
   std::optional<KvPlan> best, smallest, refused;
   double best_cost = 0;
   for (const BudgetCodec& full : kCodecs)
@@ -107,7 +114,7 @@ Result<KvPlan> plan_for_budget(const ModelConfig& config, const CacheFlags& flag
         if (!refused) refused = std::move(plan);  // of f16: what no codec can mend
         continue;
       }
-      const double cost = mix_cost(plan, full, sliding);
+      const double cost = mix_cost(plan, full, sliding, full_weight);
       const auto better = [&](const KvPlan& other, double other_cost) {
         return cost != other_cost ? cost < other_cost : total_bytes(plan) < total_bytes(other);
       };

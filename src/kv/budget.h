@@ -1,17 +1,19 @@
 // --kv-budget BYTES: the best mix of codecs, by layer kind, whose cache fits.
 //
-// A codec costs what it adds to the mean divergence (KLD in nats, 4,096 tokens of technical prose,
-// Gemma 3 270M, K balanced from the norm weights, no hot tier) when all layers use it. Those of
-// K8V6, K6V4 and 3.5 are sums of what K and V cost apart:
+// A codec costs what it adds to the mean divergence when all layers use it: KLD in nats, `eval kv
+// demo --exact` on 4,096 tokens of debian-handbook, K balanced from the norm weights, hot tier at
+// its default:
 //
-//   f16 0   8 .00024   K8V6 .0006   6 .0031   K6V4 .0077   5 .0118   K5V4 .0155   4 .044
-//   3.5 .061   3 .17      (docs/kv-codecs.md)
+//   f16 0   8 .00030   K8V6 .00036   6 .00101   K6V4 .00163   5 .00214   K5V4 .00273   4 .0107
+//   3.5 .0122   3 .0304
 //
 // K's error weighs most, so bits go to K first: K6V4 comes before 5, which takes the same bytes.
-// What layers of one kind cost is in proportion to their number: 8 bits on sliding layers and 4 on
-// full ones gave 18 % of the divergence of 4 bits everywhere, where 17 % of the layers are full.
-// So the cost of a mix is the mean over the layers. Sliding and chunked layers are bounded, and
-// their further bits are cheap at long context.
+//
+// The cost of a mix is a mean over the layers. With a hot tier the narrow rows of a sliding layer
+// are few beside its 8-bit ones, and its codec matters little: of the divergence of 4 bits
+// everywhere, 3 full layers gave four fifths and 15 sliding ones a fifth, so a full layer counts as
+// kFullLayerWeight sliding ones. Without a hot tier (--kv-hot none) all layers count alike: there 8
+// bits on sliding layers and 4 on full ones gave 18 % of it, where 17 % of the layers are full.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,12 @@ std::span<const BudgetCodec> budget_codecs();
 Result<KvPlan> plan_for_budget(const ModelConfig& config, const CacheFlags& flags,
                                const kernels::Ops& ops);
 
-// Mean cost over the layers of a plan whose full layers use `full` and others `sliding`.
-double mix_cost(const KvPlan& plan, const BudgetCodec& full, const BudgetCodec& sliding);
+// How many sliding (or chunked) layers a full one counts as where there is a hot tier.
+inline constexpr double kFullLayerWeight = 20.0;
+
+// Mean cost over the layers of a plan whose full layers, each counting as `full_weight` others, use
+// `full` and others `sliding`.
+double mix_cost(const KvPlan& plan, const BudgetCodec& full, const BudgetCodec& sliding,
+                double full_weight);
 
 }  // namespace ringkeep::kv

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/tiny_model.h"
+#include "engine/tiny_checkpoint.h"
 #include "kernels/select/select.h"
 
 namespace ringkeep::engine {
@@ -20,7 +20,7 @@ struct Setting {
 class Lanes : public ::testing::TestWithParam<bool> {  // Gemma (q and k norms) or Llama
  protected:
   void SetUp() override {
-    ringkeep::testing::TinyModel{.gemma = GetParam()}.write(folder_);
+    ringkeep::testing::TinyCheckpoint{.gemma = GetParam()}.write(folder_);
     for (int32_t i = 0; i < kTokens; ++i) tokens_.push_back((i * 31 + 7) % 48);
   }
   static CacheFlags flags_of(const Setting& setting) {

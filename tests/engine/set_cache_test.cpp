@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
-#include "engine/tiny_model.h"
+#include "engine/tiny_checkpoint.h"
 #include "kernels/select/select.h"
 
 namespace ringkeep::engine {
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 class SetCache : public ::testing::TestWithParam<bool> {  // Gemma (q and k norms) or Llama
  protected:
-  void SetUp() override { ringkeep::testing::TinyModel{.gemma = GetParam()}.write(folder_); }
+  void SetUp() override { ringkeep::testing::TinyCheckpoint{.gemma = GetParam()}.write(folder_); }
 
   std::unique_ptr<Engine> load(const CacheFlags& flags) {
     auto checkpoint = checkpoint::open(folder_.path(), {.tokenizer = false});

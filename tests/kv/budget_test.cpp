@@ -50,13 +50,15 @@ double cost_of(const ModelConfig& config, const std::string& codec) {
     full = codec.substr(5, plus - 5);
     sliding = codec.substr(plus + 9);
   }
-  double total = 0;
+  double total = 0, weights = 0;
   for (const LayerSpec& layer : config.layers) {
     const LayerKind kind =
         layer.donor >= 0 ? config.layers[static_cast<size_t>(layer.donor)].kind : layer.kind;
-    total += cost(kind == LayerKind::full ? full : sliding);
+    const double weight = kind == LayerKind::full ? kFullLayerWeight : 1.0;
+    total += weight * cost(kind == LayerKind::full ? full : sliding);
+    weights += weight;
   }
-  return total / static_cast<double>(config.layers.size());
+  return total / weights;
 }
 
 TEST(Budget, TheBestThatFits) {

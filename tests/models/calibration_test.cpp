@@ -8,13 +8,13 @@
 
 #include "base/sha256.h"
 #include "checkpoint/files.h"
-#include "engine/tiny_model.h"
+#include "engine/tiny_checkpoint.h"
 
 namespace ringkeep::weights {
 namespace {
 
 using ringkeep::testing::TempFolder;
-using ringkeep::testing::TinyModel;
+using ringkeep::testing::TinyCheckpoint;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -37,7 +37,7 @@ class CalibrationFile : public ::testing::Test {
     }
   }
 
-  checkpoint::Checkpoint open(const TinyModel& model) {
+  checkpoint::Checkpoint open(const TinyCheckpoint& model) {
     folders_.push_back(std::make_unique<TempFolder>());
     auto opened = checkpoint::open(model.write(*folders_.back()), {.tokenizer = false});
     EXPECT_TRUE(opened.ok()) << opened.error().message;
@@ -51,7 +51,7 @@ class CalibrationFile : public ::testing::Test {
     return encode_calibration(changed);
   }
 
-  TinyModel model_;
+  TinyCheckpoint model_;
   std::vector<std::unique_ptr<TempFolder>> folders_;
   checkpoint::Checkpoint checkpoint_;
   Calibration calibration_;

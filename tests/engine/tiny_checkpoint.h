@@ -12,7 +12,7 @@
 
 namespace ringkeep::testing {
 
-struct TinyModel {
+struct TinyCheckpoint {
   bool gemma = true;
   int layers = 3;  // of Gemma: every third is full
   unsigned seed = 1;
