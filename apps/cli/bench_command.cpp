@@ -16,6 +16,8 @@
 namespace ringkeep::cli {
 namespace {
 
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+
 struct Options {
   ModelOptions model;
   CacheFlags cache;
@@ -126,6 +128,13 @@ Result<double> decode_speed(engine::Engine& engine, int64_t depth, int64_t count
 }
 
 Status check_flags(const Options& options) {
+  for (const auto& [flag, value] :
+       {std::pair("--prompt-tokens", options.prompt), std::pair("--max-tokens", options.decode)})
+    if (value > kMostTokens)
+      return make_error(ErrorKind::usage, "{} {}: expected at most {}", flag, value, kMostTokens);
+  for (const int64_t depth : options.depths)
+    if (depth > kMostTokens)
+      return make_error(ErrorKind::usage, "--depths: {}, expected at most {}", depth, kMostTokens);
   for (const int64_t depth : options.depths)
     if (depth < 0 || depth % options.cache.chunk != 0)
       return make_error(ErrorKind::usage,

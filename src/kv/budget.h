@@ -10,10 +10,11 @@
 // K's error weighs most, so bits go to K first: K6V4 comes before 5, which takes the same bytes.
 //
 // The cost of a mix is a mean over the layers. With a hot tier the narrow rows of a sliding layer
-// are few beside its 8-bit ones, and its codec matters little: of the divergence of 4 bits
-// everywhere, 3 full layers gave four fifths and 15 sliding ones a fifth, so a full layer counts as
-// kFullLayerWeight sliding ones. Without a hot tier (--kv-hot none) all layers count alike: there 8
-// bits on sliding layers and 4 on full ones gave 18 % of it, where 17 % of the layers are full.
+// are few beside its 8-bit ones, and its codec matters little: 3 full layers alone gave .0093 at 4
+// bits, .0005 at 6 and .019 at 3, 15 sliding ones .0020, .0003 and .009 (`--ablate`). So a full
+// layer counts as kFullLayerWeight sliding ones. Without a hot tier (--kv-hot none) all layers
+// count alike: there 8 bits on sliding layers and 4 on full ones gave 18 % of the divergence of 4
+// bits everywhere, where 17 % of the layers are full.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ Result<KvPlan> plan_for_budget(const ModelConfig& config, const CacheFlags& flag
                                const kernels::Ops& ops);
 
 // How many sliding (or chunked) layers a full one counts as where there is a hot tier.
-inline constexpr double kFullLayerWeight = 20.0;
+inline constexpr double kFullLayerWeight = 12.0;
 
 // Mean cost over the layers of a plan whose full layers, each counting as `full_weight` others, use
 // `full` and others `sliding`.
