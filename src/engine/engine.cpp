@@ -243,8 +243,7 @@ bool Engine::State::start(Generation& g) {
   g.snapshots.push_back(g.prompt_size - 1);
   std::erase_if(g.snapshots, [&](int64_t n) { return n <= g.cached || n >= g.prompt_size; });
   std::ranges::sort(g.snapshots, std::greater());
-  const auto repeated = std::ranges::unique(g.snapshots);
-  g.snapshots.erase(repeated.begin(), repeated.end());
+  g.snapshots.erase(std::unique(g.snapshots.begin(), g.snapshots.end()), g.snapshots.end());
   return true;
 }
 
