@@ -6,6 +6,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config
   libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libpcre2-dev libutf8proc-dev libssl-dev
+  libboost1.81-dev prometheus-cpp-dev
   python3-venv
 )
 case "${1:-build}" in

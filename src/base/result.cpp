@@ -11,6 +11,7 @@ int exit_code(ErrorKind kind) {
     case ErrorKind::refused: return 3;
     case ErrorKind::input: return 4;
     case ErrorKind::runtime: return 1;
+    case ErrorKind::busy: return 1;
     case ErrorKind::interrupted: return 130;
   }
   return 1;

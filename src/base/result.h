@@ -18,6 +18,7 @@ enum class ErrorKind {
   refused,      // refused by the plan (layer, codec, cache size): exit 3
   input,        // unreadable or invalid file, unknown architecture, bad template: exit 4
   runtime,      // failed while running: exit 1
+  busy,         // no place in the queue now, later perhaps: exit 1
   interrupted,  // Ctrl-C: exit 130
 };
 

@@ -302,7 +302,8 @@ Event Engine::State::accept(Generation& g, std::span<float> row) {
   if (ends) {
     event.finish = FinishReason::stop;
   } else {
-    if (tokenizer != nullptr) event.text = g.decoder.push(tokenizer->bytes(token));
+    if (tokenizer != nullptr)
+      event.text = g.decoder.push(tokenizer->bytes(token, g.request.show_control));
     const bool full = static_cast<int64_t>(g.tokens.size()) >= context_limit();
     const bool enough =
         g.request.max_tokens >= 0 && g.stats.generated_tokens >= g.request.max_tokens;

@@ -15,6 +15,7 @@
 #include "kernels/api/ops.h"
 #include "kv/store.h"
 #include "models/key_statistics.h"
+#include "text/token_constraint.h"
 #include "text/tokenizer.h"
 #include "weights/balance.h"
 
@@ -37,11 +38,14 @@ struct Request {
   int64_t max_tokens = -1;        // < 0: until the context ends
   std::vector<std::string> stop;  // stop strings
   bool ignore_eos = false;
+  bool show_control = false;  // control tokens appear in the text, as they are spelled
   int top_logprobs = -1;
   // Prefix reuse (docs/kv-cache.md): further token counts within the prompt to keep a snapshot of,
   // the ends of messages; and what else but tokens a prefix must agree in (adapter, images).
   std::vector<int64_t> snapshot_at;
   uint64_t cache_salt = 0;
+  // What the reply may be (structured output); null: anything. Not shared with another request.
+  std::shared_ptr<text::TokenConstraint> constraint;
   // Goes on from a cache whose tokens are not known (LoadedCache); `tokens` follow it. The
   // repetition penalty, which looks at the whole prompt, is refused.
   std::optional<kv::SnapshotId> after;
