@@ -1,5 +1,6 @@
-// The RMS norm of a row, and what q and k heads go through before attention. Sums run in kLanes fixed
-// partial sums and are folded in one order, whatever the SIMD width. Included once per SIMD target.
+// The RMS norm of a row, and what q and k heads go through before attention. Sums run in kLanes
+// fixed partial sums and are folded in one order, whatever the SIMD width. Included once per SIMD
+// target.
 #if defined(RINGKEEP_KERNELS_CPU_HEAD_TRANSFORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RINGKEEP_KERNELS_CPU_HEAD_TRANSFORM_INL_H_
 #undef RINGKEEP_KERNELS_CPU_HEAD_TRANSFORM_INL_H_
@@ -42,8 +43,8 @@ inline float SumOfSquares(const float* x, int64_t n) {
   return partial[0];
 }
 
-inline void NormRow(const float* x, const float* weight, const float* residual, float* y,
-                     int64_t n, float eps) {
+inline void NormRow(const float* x, const float* weight, const float* residual, float* y, int64_t n,
+                    float eps) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const float scale = 1.0f / std::sqrt(SumOfSquares(x, n) / static_cast<float>(n) + eps);
