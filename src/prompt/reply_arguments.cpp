@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 using Status = ArgumentReader::Status;
 
 constexpr size_t kMaxDepth = 128;
-constexpr size_t kMaxKey = 1024;          // bytes
+constexpr size_t kMaxKey = 1024;           // bytes
 constexpr size_t kMaxValue = 1024 * 1024;  // bytes of a value that must be read whole
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
@@ -392,9 +392,7 @@ void append_escaped(std::string_view text, std::string& json) {
   }
 }
 
-std::unique_ptr<ArgumentReader> read_json_arguments() {
-  return std::make_unique<ValueReader>("");
-}
+std::unique_ptr<ArgumentReader> read_json_arguments() { return std::make_unique<ValueReader>(""); }
 std::unique_ptr<ArgumentReader> read_marked_arguments(std::string string_mark) {
   return std::make_unique<ValueReader>(std::move(string_mark));
 }

@@ -22,7 +22,8 @@ enum class ToolFormat {
   mistral_args,   // [TOOL_CALLS]N[ARGS]{..}; Mistral Small 3.2, Ministral 3, Magistral
   functiongemma,  // <start_function_call>call:N{k:<escape>v<escape>}<end_function_call>
   gemma4,         // <|tool_call>call:N{k:<|"|>v<|"|>}<tool_call|>
-  deepseek_v3,    // ..function<｜tool▁sep｜>N, then {..} in a json code block; V3, R1 and its distills
+  deepseek_v3,    // ..function<｜tool▁sep｜>N, then {..} in a json code block; V3, R1 and its
+                  // distills
   deepseek_v31,   // ..N<｜tool▁sep｜>{..}
 };
 
@@ -41,7 +42,8 @@ struct ReplyFormat {
 // What the template's source tells: `none` where it has no marks that are known.
 ReplyFormat detect_reply_format(std::string_view template_source);
 
-// By the names above (`think` also as deepseek_r1 and qwen3). Errors (usage): names those there are.
+// By the names above (`think` also as deepseek_r1 and qwen3). Errors (usage): names those there
+// are.
 Result<ToolFormat> tool_format_by_name(std::string_view name);
 Result<ReasoningFormat> reasoning_format_by_name(std::string_view name);
 const char* tool_format_name(ToolFormat format);

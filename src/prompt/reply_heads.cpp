@@ -135,9 +135,11 @@ Match json_head(Scan& scan, CallHead& head, CallShape shape) {
 Match mistral_head(Scan& scan, CallHead& head, CallShape shape) {
   scan.spaces();
   if (scan.at_end()) return Match::more;
-  if (shape == CallShape::list || scan.peek('[') || scan.peek('{')) return json_head(scan, head, shape);
+  if (shape == CallShape::list || scan.peek('[') || scan.peek('{'))
+    return json_head(scan, head, shape);
   if (!scan.name(head.name)) return scan.failure();
   std::string id;
+  scan.spaces();
   if (scan.literal("[CALL_ID]")) {
     if (!scan.until("[ARGS]", id)) return scan.failure();
   } else {

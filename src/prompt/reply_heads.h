@@ -21,7 +21,7 @@ enum class CallShape {
 
 struct CallHead {
   Match match = Match::no;
-  std::string name;    // empty: it follows the arguments
+  std::string name;  // empty: it follows the arguments
   CallShape shape = CallShape::named;
   bool ended = false;  // the call has no arguments
   size_t used = 0;     // bytes up to the arguments

@@ -50,9 +50,9 @@ class ReplyParser : private CallSink {
  private:
   struct Mark {
     std::string text;
-    bool fed = false;     // a part of the call, too
-    bool marked = true;   // cannot be anything but a call
-    bool fresh = false;   // only where no content came before
+    bool fed = false;    // a part of the call, too
+    bool marked = true;  // cannot be anything but a call
+    bool fresh = false;  // only where no content came before
   };
 
   void run();

@@ -40,8 +40,8 @@ inline void add(const ReplyDelta& delta, Reply& reply) {
       reply.calls.push_back({.name = call.name, .id = call.id});
       reply.ordered = reply.ordered && !call.name.empty() && !call.id.empty();
     } else {
-      reply.ordered = reply.ordered && index + 1 == reply.calls.size() && call.name.empty() &&
-                      call.id.empty();
+      reply.ordered =
+          reply.ordered && index + 1 == reply.calls.size() && call.name.empty() && call.id.empty();
     }
     if (index < reply.calls.size()) reply.calls[index].arguments += call.arguments;
   }

@@ -39,11 +39,14 @@ std::vector<Case> cases() {
   const ReplyFormat v3{TF::deepseek_v3, RF::think};
   const ReplyFormat v31{TF::deepseek_v31, RF::think};
   const std::string hermes_call =
-      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
+      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
+      "\"Paris\"}}\n</tool_call>";
   const std::string long_text(900, 'x');
   return {
       // Plain text, and what looks like a mark.
-      {{}, "  a <think> b </think> {\"name\": \"now\"}\n", content("  a <think> b </think> {\"name\": \"now\"}\n")},
+      {{},
+       "  a <think> b </think> {\"name\": \"now\"}\n",
+       content("  a <think> b </think> {\"name\": \"now\"}\n")},
       {hermes, " Hello <b>\n\n", content(" Hello <b>\n\n")},
       {hermes, "a <tool_cal b <tool_", content("a <tool_cal b <tool_")},
       {hermes, "<<tool_call", content("<<tool_call")},
@@ -59,85 +62,124 @@ std::vector<Case> cases() {
       {gemma4, "<|channel>thought\n<channel|>So.", content("So.")},
       // Hermes.
       {hermes, hermes_call, calls({{"get_weather", kCity}})},
-      {hermes, "Let me see.\n" + hermes_call + "\n", calls({{"get_weather", kCity}}, "Let me see.")},
+      {hermes, "Let me see.\n" + hermes_call + "\n",
+       calls({{"get_weather", kCity}}, "Let me see.")},
       {hermes, "<think>\nHm\n</think>\n\n" + hermes_call + "\n" + hermes_call,
        calls({{"get_weather", kCity}, {"get_weather", kCity}}, "", "Hm")},
-      {hermes, "<tool_call>{\"arguments\": {\"a\": [1, {\"b\": null}]}, \"name\": \"f\"}</tool_call>",
+      {hermes,
+       "<tool_call>{\"arguments\": {\"a\": [1, {\"b\": null}]}, \"name\": \"f\"}</tool_call>",
        calls({{"f", R"({"a": [1, {"b": null}]})"}})},
       {hermes, "<tool_call>[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\"}]</tool_call>",
        calls({{"f", "{}"}, {"g", "{}"}})},
       {hermes, R"(<tool_call>{"name": "f", "arguments": "{\"a\": \"\\\"q\\\"\"}"}</tool_call>)",
        calls({{"f", R"({"a": "\"q\""})"}})},
-      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"1\n2\t\\u00e9\"}}</tool_call>",
+      {hermes,
+       "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"1\n2\t\\u00e9\"}}</tool_call>",
        calls({{"f", R"({"a": "1\n2\t\u00e9"})"}})},
-      {hermes, R"(<tool_call>{"id": "x", "type": "function", "name": "f", "arguments": {}, "n": 1}</tool_call>)",
+      {hermes,
+       R"(<tool_call>{"id": "x", "type": "function", "name": "f", "arguments": {}, "n": 1}</tool_call>)",
        calls({{"f", "{}"}})},
-      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", calls({{"f", "{}"}})},       // no end
-      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_", calls({{"f", "{}"}})},  // cut
-      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}\n</tool_call>", calls({{"f", "{}"}}, "</tool_call>")},
-      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}} done", calls({{"f", "{}"}}, "done")},
+      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", calls({{"f", "{}"}})},  // no end
+      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_",
+       calls({{"f", "{}"}})},  // cut
+      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}\n</tool_call>",
+       calls({{"f", "{}"}}, "</tool_call>")},
+      {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}} done",
+       calls({{"f", "{}"}}, "done")},
       {hermes, "x <tool_call>no</tool_call> y", content("x <tool_call>no</tool_call> y")},
       {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": tru}}</tool_call>",
        content("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": tru}}</tool_call>")},
-      {hermes, "a\n<tool_call>{\"name\": \"f\", \"argum", content("a\n<tool_call>{\"name\": \"f\", \"argum")},
+      {hermes, "a\n<tool_call>{\"name\": \"f\", \"argum",
+       content("a\n<tool_call>{\"name\": \"f\", \"argum")},
       {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1",
        content("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1")},
-      {hermes, "<tool_call>oops " + hermes_call, calls({{"get_weather", kCity}}, "<tool_call>oops")},
+      {hermes, "<tool_call>oops " + hermes_call,
+       calls({{"get_weather", kCity}}, "<tool_call>oops")},
       {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"" + long_text,
        calls({{"f", "{\"a\": \"" + long_text}})},  // told before it was cut
       {hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"" + long_text + "\"; b",
        calls({{"f", "{\"a\": \"" + long_text + "\""}}, "; b")},
       // Qwen3-Coder.
-      {coder, "<tool_call>\n<function=get_weather>\n<parameter=city>\nNew\nYork </parameter\n</parameter>\n"
-              "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
+      {coder,
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\nNew\nYork "
+       "</parameter\n</parameter>\n"
+       "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
        calls({{"get_weather", R"({"city": "New\nYork </parameter", "days": 3})"}})},
       {coder, "Go.\n<function=now>\n</function>\n</tool_call>", calls({{"now", "{}"}}, "Go.")},
-      {coder, "<tool_call><function=get_weather><parameter=units>null</parameter><parameter=exact>True</parameter>"
-              "<parameter=where>{\"x\": 1}</parameter><parameter=list>[1]</parameter><parameter=ratio>0.5</parameter>"
-              "<parameter=any>7</parameter><parameter=new>8</parameter><parameter=city>9</parameter></function></tool_call>",
-       calls({{"get_weather",
-               R"({"units": null, "exact": true, "where": {"x": 1}, "list": [1], "ratio": 0.5, "any": "7", "new": "8", "city": "9"})"}})},
-      {coder, "<tool_call><function=get_weather><parameter=days>many</parameter></function></tool_call>",
+      {coder,
+       "<tool_call><function=get_weather><parameter=units>null</parameter><parameter=exact>True</"
+       "parameter>"
+       "<parameter=where>{\"x\": "
+       "1}</parameter><parameter=list>[1]</parameter><parameter=ratio>0.5</parameter>"
+       "<parameter=any>7</parameter><parameter=new>8</parameter><parameter=city>9</parameter></"
+       "function></tool_call>",
+       calls(
+           {{"get_weather",
+             R"({"units": null, "exact": true, "where": {"x": 1}, "list": [1], "ratio": 0.5, "any": "7", "new": "8", "city": "9"})"}})},
+      {coder,
+       "<tool_call><function=get_weather><parameter=days>many</parameter></function></tool_call>",
        calls({{"get_weather", R"({"days": "many"})"}})},
       {coder, "<function=now> what?", content("<function=now> what?")},
-      {coder, "<tool_call>\n<function=now>\n<parameter=a>\n1", content("<tool_call>\n<function=now>\n<parameter=a>\n1")},
+      {coder, "<tool_call>\n<function=now>\n<parameter=a>\n1",
+       content("<tool_call>\n<function=now>\n<parameter=a>\n1")},
       // Llama 3.
-      {llama, R"({"name": "get_weather", "parameters": {"city": "Paris"}})", calls({{"get_weather", kCity}})},
-      {llama, R"(<|python_tag|>{"type": "function", "name": "f", "parameters": {}})", calls({{"f", "{}"}})},
+      {llama, R"({"name": "get_weather", "parameters": {"city": "Paris"}})",
+       calls({{"get_weather", kCity}})},
+      {llama, R"(<|python_tag|>{"type": "function", "name": "f", "parameters": {}})",
+       calls({{"f", "{}"}})},
       {llama, R"({"name": "now", "parameters": {}}; {"name": "now", "parameters": {}})",
        calls({{"now", "{}"}, {"now", "{}"}})},
-      {llama, "{\"name\": \"now\", \"parameters\": {}}\n{\"name\": \"now\"}", calls({{"now", "{}"}, {"now", "{}"}})},
-      {llama, R"({"name": "Bob", "parameters": {}})", content(R"({"name": "Bob", "parameters": {}})")},
-      {llama, R"(Use {"name": "now", "parameters": {}})", content(R"(Use {"name": "now", "parameters": {}})")},
+      {llama, "{\"name\": \"now\", \"parameters\": {}}\n{\"name\": \"now\"}",
+       calls({{"now", "{}"}, {"now", "{}"}})},
+      {llama, R"({"name": "Bob", "parameters": {}})",
+       content(R"({"name": "Bob", "parameters": {}})")},
+      {llama, R"(Use {"name": "now", "parameters": {}})",
+       content(R"(Use {"name": "now", "parameters": {}})")},
       {llama, "{\"a\": 1}", content("{\"a\": 1}")},
       {llama, "<|python_tag|>print(1)", content("<|python_tag|>print(1)")},
       // Mistral.
-      {mistral, R"([TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "abcdefghi"}])",
+      {mistral,
+       R"([TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "abcdefghi"}])",
        calls({{"get_weather", kCity}})},
       {mistral, R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}])",
        calls({{"f", "{}"}, {"g", "{}"}})},
-      {mistral, R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name" no])", calls({{"f", "{}"}}, R"( {"name" no])")},
+      {mistral, R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name" no])",
+       calls({{"f", "{}"}}, R"( {"name" no])")},
       {mistral, "[TOOL_CALLS] and so on", content("[TOOL_CALLS] and so on")},
-      {args, R"([TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{})",
+      {args,
+       R"([TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{})",
        calls({{"get_weather", kCity}, {"now", "{}"}})},
       {args, R"([THINK]Hm[/THINK]See:[TOOL_CALLS]now{})", calls({{"now", "{}"}}, "See:", "Hm")},
       {args, "[TOOL_CALLS]now[ARGS", content("[TOOL_CALLS]now[ARGS")},
       // FunctionGemma and Gemma 4.
-      {function_gemma, "<start_function_call>call:get_weather{city:<escape>A, {\"B\"}<escape>,days:3,exact:true}<end_function_call>",
+      {function_gemma,
+       "<start_function_call>call:get_weather{city:<escape>A, "
+       "{\"B\"}<escape>,days:3,exact:true}<end_function_call>",
        calls({{"get_weather", R"({"city":"A, {\"B\"}","days":3,"exact":true})"}})},
-      {function_gemma, "<start_function_call>call:f{a:<escape>x<escape>}<end_function_call><start_function_call>call:g{}<end_function_call>",
+      {function_gemma,
+       "<start_function_call>call:f{a:<escape>x<escape>}<end_function_call><start_function_call>"
+       "call:g{}<end_function_call>",
        calls({{"f", R"({"a":"x"})"}, {"g", "{}"}})},
-      {function_gemma, "<start_function_call>call:f{a:Paris}<end_function_call>", calls({{"f", R"({"a":"Paris"})"}})},
+      {function_gemma, "<start_function_call>call:f{a:Paris}<end_function_call>",
+       calls({{"f", R"({"a":"Paris"})"}})},
       {function_gemma, "<start_function_call>f{}", content("<start_function_call>f{}")},
-      {gemma4, "<|channel>thought\nHm<channel|><|tool_call>call:f{a:[1,{b:<|\"|>c<|\"|>}],<|\"|>d e<|\"|>:null}<tool_call|>",
+      {gemma4,
+       "<|channel>thought\nHm<channel|><|tool_call>call:f{a:[1,{b:<|\"|>c<|\"|>}],<|\"|>d "
+       "e<|\"|>:null}<tool_call|>",
        calls({{"f", R"({"a":[1,{"b":"c"}],"d e":null})"}}, "", "Hm")},
       {gemma4, "<|tool_call>call:f{a:<|\"|>x", content("<|tool_call>call:f{a:<|\"|>x")},
       // DeepSeek.
-      {v3, "Hm</think>\n\nSee.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```"
-           "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+      {v3,
+       "Hm</"
+       "think>\n\nSee.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_"
+       "weather\n```json\n{\"city\": \"Paris\"}\n```"
+       "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<"
+       "｜tool▁call▁end｜><｜tool▁calls▁end｜>",
        calls({{"get_weather", kCity}, {"now", "{}"}}, "See.", "Hm"), true},
-      {v31, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Paris\"}<｜tool▁call▁end｜>"
-            "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+      {v31,
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": "
+       "\"Paris\"}<｜tool▁call▁end｜>"
+       "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
        calls({{"get_weather", kCity}, {"now", "{}"}})},
       {v31, "<｜tool▁calls▁begin｜>?", content("<｜tool▁calls▁begin｜>?")},
   };
@@ -199,9 +241,9 @@ TEST(ReplyParser, ContentIsNotKeptBack) {
 }
 
 TEST(ReplyParser, MistralIdsHaveNineLettersOrDigits) {
-  const Reply reply = parse_pieces({TF::mistral_args, RF::none},
-                                   {"[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]now[ARGS]{}"},
-                                   {.tools = test_tools()});
+  const Reply reply =
+      parse_pieces({TF::mistral_args, RF::none}, {"[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]now[ARGS]{}"},
+                   {.tools = test_tools()});
   ASSERT_EQ(reply.calls.size(), 2u);
   EXPECT_NE(reply.calls[0].id, reply.calls[1].id);
   for (const Call& call : reply.calls) {

@@ -11,9 +11,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr ToolFormat kFormats[] = {
-    ToolFormat::hermes,        ToolFormat::qwen3_coder, ToolFormat::llama3_json,
-    ToolFormat::mistral,       ToolFormat::mistral_args, ToolFormat::functiongemma,
-    ToolFormat::gemma4,        ToolFormat::deepseek_v3, ToolFormat::deepseek_v31};
+    ToolFormat::hermes,  ToolFormat::qwen3_coder,  ToolFormat::llama3_json,
+    ToolFormat::mistral, ToolFormat::mistral_args, ToolFormat::functiongemma,
+    ToolFormat::gemma4,  ToolFormat::deepseek_v3,  ToolFormat::deepseek_v31};
 constexpr ReasoningFormat kReasoning[] = {ReasoningFormat::none, ReasoningFormat::think,
                                           ReasoningFormat::mistral, ReasoningFormat::gemma4};
 
@@ -22,9 +22,9 @@ std::string pick(const std::vector<std::string>& from, std::mt19937& random) {
 }
 
 std::string random_text(std::mt19937& random) {
-  static const std::vector<std::string> kWords = {"a",  "ü",  "🙂", " ",  "\n", "\"", "\\", "{",
-                                                  "}",  "[",  "]",  ",",  ":",  "<",  ">",  "|",
-                                                  "</", "'n'", "1", "=", "call:", "\t", "`"};
+  static const std::vector<std::string> kWords = {
+      "a", "ü", "🙂", " ", "\n", "\"",  "\\", "{", "}",     "[",  "]", ",",
+      ":", "<", ">",    "|", "</", "'n'", "1",  "=", "call:", "\t", "`"};
   std::string text;
   for (size_t n = random() % 12; n > 0; --n) text += pick(kWords, random);
   return text;
@@ -110,17 +110,18 @@ TEST(ReplyProperty, WhatTheGrammarWritesIsReadBack) {
       for (size_t n = random() % 4; n > 0; --n)
         arguments[i]["p" + std::to_string(random() % 9)] = random_value(2, random);
       const std::string name = "f" + std::to_string(i);
-      tools.push_back({{"type", "function"},
-                       {"function",
-                        {{"name", name}, {"parameters", {{"properties", schema_of(arguments[i])}}}}}});
+      tools.push_back(
+          {{"type", "function"},
+           {"function",
+            {{"name", name}, {"parameters", {{"properties", schema_of(arguments[i])}}}}}});
       text += (i > 0 ? g.separator : "") + g.call_begin + name + g.name_end +
               rendered(arguments[i], g) + g.call_end;
     }
     text += g.end;
     const std::string before = format == ToolFormat::llama3_json ? "" : "Say.";
     SCOPED_TRACE(text);
-    const Reply reply = parse_pieces({format, ReasoningFormat::none}, cut(before + text, 40, random),
-                                     {.tools = tools});
+    const Reply reply = parse_pieces({format, ReasoningFormat::none},
+                                     cut(before + text, 40, random), {.tools = tools});
     EXPECT_EQ(reply.content, before);
     ASSERT_EQ(reply.calls.size(), arguments.size());
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -153,11 +154,31 @@ TEST(ReplyProperty, SoupOfMarks) {
                              kReasoning[random() % std::size(kReasoning)]};
     const CallGrammar g = call_grammar(format.tools);
     const ReasoningMarks reasoning = reasoning_marks(format.reasoning);
-    std::vector<std::string> parts = {g.begin, g.separator, g.end, g.call_begin, g.call_begin,
-                                      g.call_begin, g.name_end, g.name_end, g.call_end, g.call_end,
-                                      g.parameter_begin, g.parameter_name_end, g.parameter_end,
-                                      g.string_mark, "now", "now", "{}", "{}", R"({"a": "b"})",
-                                      R"("name")", "\n", "[", "a", reasoning.open, reasoning.close};
+    std::vector<std::string> parts = {g.begin,
+                                      g.separator,
+                                      g.end,
+                                      g.call_begin,
+                                      g.call_begin,
+                                      g.call_begin,
+                                      g.name_end,
+                                      g.name_end,
+                                      g.call_end,
+                                      g.call_end,
+                                      g.parameter_begin,
+                                      g.parameter_name_end,
+                                      g.parameter_end,
+                                      g.string_mark,
+                                      "now",
+                                      "now",
+                                      "{}",
+                                      "{}",
+                                      R"({"a": "b"})",
+                                      R"("name")",
+                                      "\n",
+                                      "[",
+                                      "a",
+                                      reasoning.open,
+                                      reasoning.close};
     if (random() % 2 == 0) parts.push_back(std::string(600, 'z'));
     const std::string arguments = g.arguments == CallGrammar::Arguments::xml ? "" : "{}";
     for (int i = 0; i < 4; ++i)
@@ -174,7 +195,8 @@ TEST(ReplyProperty, SoupOfMarks) {
     EXPECT_TRUE(whole.ordered);
     EXPECT_EQ(parse_pieces(format, cut(text, 1, random), options), whole);
     EXPECT_EQ(parse_pieces(format, cut(text, 20, random), options), whole);
-    for (const Call& call : whole.calls) EXPECT_TRUE(is_json_or_long(call.arguments)) << call.arguments;
+    for (const Call& call : whole.calls)
+      EXPECT_TRUE(is_json_or_long(call.arguments)) << call.arguments;
     called += static_cast<int>(whole.calls.size());
     if (!whole.calls.empty()) continue;
     if (format.reasoning == ReasoningFormat::none)
