@@ -62,6 +62,7 @@ struct Engine::State {
   int64_t next_id = 1;
   std::list<Generation> generations;  // in order of arrival
   std::map<int64_t, GenerationStats> finished;
+  ServingStats counts;
   Buffer logits;  // [max_logit_rows, vocab] float32
 
   Result<weights::KeyBalance> balance_for(const CacheFlags& flags, const kv::KvPlan& plan) const;
@@ -156,6 +157,10 @@ Status Engine::set_cache(const CacheFlags& flags) {
   return s.install(flags, plan);
 }
 
+void Engine::set_heartbeat(std::function<void()> heartbeat) {
+  state_->model->set_heartbeat(std::move(heartbeat));
+}
+
 void Engine::observe_keys(models::KeyStatistics* statistics) {
   state_->model->observe_keys(statistics);
 }
@@ -200,9 +205,29 @@ Result<int64_t> Engine::submit(Request request) {
     return make_error(ErrorKind::usage,
                       "repetition_penalty {}: the {} tokens of the loaded cache are not known",
                       request.sampling.repetition_penalty, before);
+  if (request.fork_of != 0)
+    for (const auto& leader : s.generations)
+      if (leader.id == request.fork_of && !std::ranges::equal(leader.prompt(), request.tokens))
+        return make_error(ErrorKind::usage, "fork_of {}: that request has other tokens",
+                          request.fork_of);
+  if (request.fork_of < 0 || request.fork_of >= s.next_id)
+    return make_error(ErrorKind::usage, "fork_of {}: there is no such request", request.fork_of);
+  if (const int64_t most = s.options.max_queue; most > 0) {
+    const ServingStats now = serving();
+    const int64_t places = plan().parallel - now.running;
+    if (now.waiting >= most + places)
+      return make_error(ErrorKind::busy, "{} requests wait, {} at most (--max-queue)", now.waiting,
+                        most);
+  }
   request.tokens.insert(request.tokens.begin(), static_cast<size_t>(before), kUnknownToken);
   s.generations.emplace_back(s.next_id, std::move(request));
   return s.next_id++;
+}
+
+ServingStats Engine::serving() const {
+  ServingStats now = state_->counts;
+  for (const Generation& g : state_->generations) ++(g.sequence >= 0 ? now.running : now.waiting);
+  return now;
 }
 
 bool Engine::idle() const { return state_->generations.empty(); }
@@ -236,6 +261,9 @@ bool Engine::State::start(Generation& g) {
   if (!sequence.ok()) return false;
   g.sequence = *sequence;
   g.cached = g.stats.cached_tokens = hit ? hit->length : 0;
+  counts.prompt_tokens += g.prompt_size;
+  counts.cached_tokens += g.cached;
+  counts.prefix_hits += hit ? 1 : 0;
   if (!prefixes || g.request.after) return true;
   g.snapshots = g.request.snapshot_at;
   for (int64_t n = kSnapshotStride; n < g.prompt_size; n += kSnapshotStride)
@@ -286,7 +314,12 @@ Status Engine::State::run(const StepPlan& plan, std::vector<Generation*>& runnin
 // The next token from the logits: what the reader may see of it, and whether the reply ends.
 Event Engine::State::accept(Generation& g, std::span<float> row) {
   Event event{.id = g.id};
-  auto sampled = g.sampler.sample(row, g.prompt(), g.output(), g.request.top_logprobs);
+  text::TokenConstraint* constraint = g.request.constraint.get();
+  if (constraint != nullptr && constraint->complete()) {  // before anything was said
+    event.finish = FinishReason::stop;
+    return event;
+  }
+  auto sampled = g.sampler.sample(row, g.prompt(), g.output(), g.request.top_logprobs, constraint);
   if (!sampled.ok()) {
     event.error = sampled.error();
     return event;
@@ -294,11 +327,18 @@ Event Engine::State::accept(Generation& g, std::span<float> row) {
   const int32_t token = sampled->token;
   g.tokens.push_back(token);
   ++g.stats.generated_tokens;
+  ++counts.generated_tokens;
   event.tokens.push_back(token);
   if (g.request.top_logprobs >= 0) event.logprobs.push_back(std::move(*sampled));
 
-  const bool ends =
-      tokenizer != nullptr && tokenizer->ends_generation(token) && !g.request.ignore_eos;
+  const bool ends = tokenizer != nullptr && tokenizer->ends_generation(token) &&
+                    (!g.request.ignore_eos || constraint != nullptr);
+  if (!ends && constraint != nullptr) {
+    if (Status accepted = constraint->accept(token); !accepted.ok()) {
+      event.error = accepted.error();
+      return event;
+    }
+  }
   if (ends) {
     event.finish = FinishReason::stop;
   } else {
@@ -307,7 +347,7 @@ Event Engine::State::accept(Generation& g, std::span<float> row) {
     const bool full = static_cast<int64_t>(g.tokens.size()) >= context_limit();
     const bool enough =
         g.request.max_tokens >= 0 && g.stats.generated_tokens >= g.request.max_tokens;
-    if (g.decoder.stopped())
+    if (g.decoder.stopped() || (constraint != nullptr && constraint->complete()))
       event.finish = FinishReason::stop;
     else if (full || enough)
       event.finish = FinishReason::length;
@@ -340,6 +380,7 @@ std::vector<Event> Engine::step() {
   models::Batch batch;
   kv::KvBatch kv_batch;
   if (!plan.entries.empty()) {
+    ++s.counts.steps;
     Status status = s.run(plan, running, batch, kv_batch);
     int64_t row = 0;
     for (size_t i = 0; i < running.size(); ++i) {

@@ -1,6 +1,7 @@
 // A loaded model: the rows of a step in, hidden states and logits out.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +41,8 @@ class Model {
   virtual void set_exact(bool exact) = 0;
   // Every forward adds its rows to `statistics` from now on; null: none.
   virtual void observe_keys(KeyStatistics* statistics) = 0;
+  // Called before every layer of a forward, from now on; empty: nothing.
+  virtual void set_heartbeat(std::function<void()> heartbeat) = 0;
   virtual const weights::DecoderWeights& weights() const = 0;
   virtual size_t activation_bytes() const = 0;
 };

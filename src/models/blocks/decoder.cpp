@@ -143,8 +143,10 @@ Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exe
                                     .scale = config_.embedding_scale,
                                     .out = a_.x},
                exec);
-  for (size_t i = 0; i < weights_.layers.size(); ++i)
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    if (heartbeat_) heartbeat_();
     layer(static_cast<int>(i), weights_.layers[i], step);
+  }
 
   int32_t non_finite = 0;
   device.copy_out(&non_finite, reinterpret_cast<std::byte*>(a_.non_finite), sizeof(non_finite));

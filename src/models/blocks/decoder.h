@@ -25,6 +25,7 @@ class Decoder : public Model {
   Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) final;
   void set_exact(bool exact) final { exact_ = exact; }
   void observe_keys(KeyStatistics* statistics) final { statistics_ = statistics; }
+  void set_heartbeat(std::function<void()> heartbeat) final { heartbeat_ = std::move(heartbeat); }
   int64_t max_logit_rows() const final { return kMaxLogitRows; }
   const weights::DecoderWeights& weights() const final { return weights_; }
   size_t activation_bytes() const final { return a_.memory.size(); }
@@ -68,6 +69,7 @@ class Decoder : public Model {
   weights::KeyBalance balance_;    // [layers]
   std::vector<QkNorms> qk_norms_;  // [layers] with the K balance
   KeyStatistics* statistics_ = nullptr;
+  std::function<void()> heartbeat_;
 };
 
 }  // namespace ringkeep::models
