@@ -207,10 +207,11 @@ Result<GrammarPtr> Grammar::free_text(const FreeText& free) {
     calls.push_back(pool.concat(until, import(pool, *free.triggers[i].then)));
     RK_TRY(check_size(pool));
   }
-  const ExprId rest = pool.add_dfa(text.dfa(-1));
   const ExprId call = pool.either(calls);
-  const ExprId root =
-      free.once ? pool.either({call, rest}) : pool.concat(pool.repeat(call, 0, kUnbounded), rest);
+  const ExprId rest = free.may_end ? pool.add_dfa(text.dfa(-1)) : kNothing;
+  const ExprId root = free.once      ? pool.either({call, rest})
+                      : free.may_end ? pool.concat(pool.repeat(call, 0, kUnbounded), rest)
+                                     : pool.repeat(call, 1, kUnbounded);
   return finish(std::move(pool), root);
 }
 

@@ -59,7 +59,7 @@ class Grammar {
   static Result<GrammarPtr> repeat(const GrammarPtr& part, uint32_t low, uint32_t high);
 
   // Free text until a trigger stands in it; then what follows the trigger must be `then`, and after
-  // that the text is free again. The reply may end in free text.
+  // that the text is free again.
   struct Trigger {
     std::string text;      // not empty
     bool control = false;  // the control token of that name
@@ -69,6 +69,7 @@ class Grammar {
     std::vector<Trigger> triggers;      // none is the beginning of another
     std::vector<std::string> controls;  // control tokens that free text may hold
     bool once = false;                  // nothing follows the first `then`
+    bool may_end = true;                // in free text; else only after a `then`
   };
   static Result<GrammarPtr> free_text(const FreeText& free);
 

@@ -2,18 +2,26 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "base/check.h"
 #include "grammar/automaton.h"
 #include "grammar/limits.h"
+#include "grammar/plain_text.h"
 
 namespace ringkeep::grammar {
 namespace {
 
 constexpr size_t kMostMaskBytes = size_t{16} << 20;
 
-using Mask = std::vector<uint64_t>;  // [ceil(vocabulary / 64)]
+// The tokens that are allowed in some state: as bits, or one by one where they are few.
+struct Mask {
+  std::vector<uint64_t> bits;  // [words], or none
+  std::vector<int32_t> tokens;
+
+  size_t bytes() const { return 256 + bits.size() * sizeof(bits[0]) + tokens.size() * 4; }
+};
 
 // Masks by the state they belong to, for all copies of a matcher.
 class MaskCache {
@@ -25,10 +33,10 @@ class MaskCache {
   }
   void put(uint64_t state, std::shared_ptr<const Mask> mask) {
     const std::lock_guard lock(mutex_);
-    bytes_ += mask->size() * sizeof(uint64_t);
+    bytes_ += mask->bytes();
     if (bytes_ > kMostMaskBytes) {
       masks_.clear();
-      bytes_ = mask->size() * sizeof(uint64_t);
+      bytes_ = mask->bytes();
     }
     masks_[state] = std::move(mask);
   }
@@ -39,8 +47,8 @@ class MaskCache {
   size_t bytes_ = 0;
 };
 
-void set_bit(Mask& mask, int32_t token) {
-  mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (static_cast<size_t>(token) % 64);
+void set_bit(std::span<uint64_t> bits, int32_t token) {
+  bits[static_cast<size_t>(token) / 64] |= uint64_t{1} << (static_cast<size_t>(token) % 64);
 }
 
 }  // namespace
@@ -54,40 +62,63 @@ struct Matcher::State {
 
   Mask walk(StateId from);
 
+  void shrink() {
+    if (!automaton.large()) return;
+    at = automaton.keep_only(at);
+    plain.forget();
+  }
+
   Automaton automaton;
   StateId at;
+  PlainText plain;
   std::shared_ptr<const TokenTrie> trie;
   std::shared_ptr<MaskCache> cache;
 };
 
 // Every token whose bytes can be read from the state.
 Mask Matcher::State::walk(StateId from) {
-  Mask mask((static_cast<size_t>(trie->size()) + 63) / 64, 0);
-  const auto nodes = trie->nodes();
+  Mask mask;
+  const std::optional<uint32_t> plain_reach = plain.reach(automaton, from);
+  const TokenTree& tree = plain_reach ? trie->unusual() : trie->all();
+  const auto nodes = tree.nodes();
   std::vector<StateId> path(trie->longest() + 1, kDead);
   path[0] = from;
-  const size_t states = automaton.classes();
+  const uint64_t classes = std::max<uint64_t>(automaton.classes(), 64);
   std::vector<bool> charged;
   uint64_t work = 0;
   for (uint32_t i = 1; i < nodes.size();) {
-    const TokenTrie::Node& node = nodes[i];
-    const StateId before = path[node.depth - 1];
-    const StateId next = automaton.step(before, node.byte);
+    const TokenTree::Node& node = nodes[i];
+    const StateId next = automaton.step(path[node.depth - 1], node.byte);
     if (next == kDead) {
       i = node.after;
       continue;
     }
     path[node.depth] = next;
-    for (const int32_t token : trie->node_tokens(i)) set_bit(mask, token);
+    const auto tokens = tree.tokens(i);
+    mask.tokens.insert(mask.tokens.end(), tokens.begin(), tokens.end());
     if (next >= charged.size()) charged.resize(next + next / 2 + 64);
     if (!charged[next]) {
       charged[next] = true;
-      work += automaton.weight(next) * std::max<uint64_t>(states, 64);
+      work += automaton.weight(next) * classes;
     }
     i = work > kMostWalkWork ? node.after : i + 1;
   }
-  if (automaton.accepting(from))
-    for (const int32_t token : trie->end_tokens()) set_bit(mask, token);
+  if (automaton.accepting(from)) {
+    const auto ends = trie->end_tokens();
+    mask.tokens.insert(mask.tokens.end(), ends.begin(), ends.end());
+  }
+  const size_t words = trie->words();
+  if (plain_reach || mask.tokens.size() > words * 2) {
+    if (plain_reach) {
+      const auto plain_tokens = trie->plain(*plain_reach);
+      mask.bits.assign(plain_tokens.begin(), plain_tokens.end());
+    } else {
+      mask.bits.assign(words, 0);
+    }
+    for (const int32_t token : mask.tokens) set_bit(mask.bits, token);
+    mask.tokens = {};
+  }
+  mask.tokens.shrink_to_fit();
   return mask;
 }
 
@@ -102,7 +133,7 @@ Matcher::~Matcher() = default;
 
 void Matcher::mask(std::span<uint64_t> allowed) {
   State& state = *state_;
-  if (state.automaton.large()) state.at = state.automaton.keep_only(state.at);
+  state.shrink();
   const StateId from = state.automaton.canonical(state.at, state.trie->longest());
   const uint64_t hash = state.automaton.hash(from);
   std::shared_ptr<const Mask> mask = state.cache->find(hash);
@@ -110,8 +141,20 @@ void Matcher::mask(std::span<uint64_t> allowed) {
     mask = std::make_shared<const Mask>(state.walk(from));
     state.cache->put(hash, mask);
   }
-  const size_t known = std::min(mask->size(), allowed.size());
-  for (size_t i = 0; i < known; ++i) allowed[i] &= (*mask)[i];
+  if (mask->bits.empty()) {
+    // What was set and is in the list: found before all is cleared.
+    std::vector<int32_t> kept;
+    for (const int32_t token : mask->tokens) {
+      const auto bit = static_cast<size_t>(token);
+      if (bit / 64 < allowed.size() && (allowed[bit / 64] >> (bit % 64) & 1) != 0)
+        kept.push_back(token);
+    }
+    std::fill(allowed.begin(), allowed.end(), 0);
+    for (const int32_t token : kept) set_bit(allowed, token);
+    return;
+  }
+  const size_t known = std::min(mask->bits.size(), allowed.size());
+  for (size_t i = 0; i < known; ++i) allowed[i] &= mask->bits[i];
   std::fill(allowed.begin() + static_cast<ptrdiff_t>(known), allowed.end(), 0);
 }
 
@@ -136,7 +179,7 @@ Status Matcher::accept_bytes(std::string_view bytes) {
     }
   }
   state.at = at;
-  if (state.automaton.large()) state.at = state.automaton.keep_only(state.at);
+  state.shrink();
   return {};
 }
 

@@ -1,13 +1,16 @@
 #include "grammar/token_trie.h"
 
 #include <algorithm>
+#include <array>
 
 #include "grammar/limits.h"
+#include "grammar/plain_text.h"
 
 namespace ringkeep::grammar {
 namespace {
 
 constexpr size_t kLongestToken = 1'024;  // bytes; a longer one is never allowed
+constexpr size_t kMostPlain = 64;        // characters of a plain token that has a mask
 
 size_t common(std::string_view a, std::string_view b) {
   const size_t most = std::min(a.size(), b.size());
@@ -17,6 +20,30 @@ size_t common(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+void TokenTree::close_to(size_t depth) {
+  for (; open_.size() > depth + 1; open_.pop_back())
+    nodes_[open_.back()].after = static_cast<uint32_t>(nodes_.size());
+}
+
+void TokenTree::add(int32_t token, std::string_view bytes) {
+  close_to(common(last_, bytes));
+  for (size_t depth = open_.size(); depth <= bytes.size(); ++depth) {
+    open_.push_back(static_cast<uint32_t>(nodes_.size()));
+    nodes_.push_back({.tokens = static_cast<uint32_t>(tokens_.size()),
+                      .depth = static_cast<uint16_t>(depth),
+                      .byte = static_cast<uint8_t>(bytes[depth - 1])});
+  }
+  tokens_.push_back(token);
+  last_ = bytes;
+}
+
+void TokenTree::close() {
+  close_to(0);
+  nodes_[0].after = static_cast<uint32_t>(nodes_.size());
+  nodes_.push_back({.tokens = static_cast<uint32_t>(tokens_.size())});
+  nodes_.shrink_to_fit();
+}
 
 std::shared_ptr<const TokenTrie> TokenTrie::build(const text::Tokenizer& tokenizer) {
   std::vector<Token> tokens(static_cast<size_t>(tokenizer.size()));
@@ -57,29 +84,29 @@ std::shared_ptr<const TokenTrie> TokenTrie::build(const std::vector<Token>& toke
     return compared != 0 ? compared < 0 : a < b;
   });
 
-  std::vector<uint32_t> open = {0};  // the nodes from the root to the last token
-  trie->nodes_.push_back({});
-  std::string_view last;
-  const auto close = [&](size_t depth) {
-    for (; open.size() > depth + 1; open.pop_back())
-      trie->nodes_[open.back()].after = static_cast<uint32_t>(trie->nodes_.size());
-  };
+  std::array<std::vector<int32_t>, kMostPlain + 1> plain;  // by characters
+  size_t most = 0;
   for (const int32_t id : order) {
     const std::string_view bytes = trie->bytes(id);
-    close(common(last, bytes));
-    for (size_t depth = open.size(); depth <= bytes.size(); ++depth) {
-      open.push_back(static_cast<uint32_t>(trie->nodes_.size()));
-      trie->nodes_.push_back({.tokens = static_cast<uint32_t>(trie->tokens_.size()),
-                              .depth = static_cast<uint16_t>(depth),
-                              .byte = static_cast<uint8_t>(bytes[depth - 1])});
-    }
-    trie->tokens_.push_back(id);
+    trie->all_.add(id, bytes);
     trie->longest_ = std::max(trie->longest_, static_cast<uint32_t>(bytes.size()));
-    last = bytes;
+    const size_t characters = plain_characters(bytes);
+    if (characters == 0 || characters > kMostPlain) {
+      trie->unusual_.add(id, bytes);
+    } else {
+      plain[characters].push_back(id);
+      most = std::max(most, characters);
+    }
   }
-  close(0);
-  trie->nodes_[0].after = static_cast<uint32_t>(trie->nodes_.size());
-  trie->nodes_.push_back({.tokens = static_cast<uint32_t>(trie->tokens_.size())});
+  trie->all_.close();
+  trie->unusual_.close();
+  const size_t words = trie->words();
+  trie->plain_.assign((most + 1) * words, 0);
+  for (size_t characters = 1; characters <= most; ++characters) {
+    const auto row = trie->plain_.begin() + static_cast<ptrdiff_t>(characters * words);
+    std::copy_n(row - static_cast<ptrdiff_t>(words), words, row);
+    for (const int32_t id : plain[characters]) row[id / 64] |= uint64_t{1} << (id % 64);
+  }
   return trie;
 }
 
