@@ -17,6 +17,7 @@ ARROWS = {
     "config": ["base"],
     "checkpoint": ["config", "quant"],
     "text": ["config"],
+    "grammar": ["text"],
     "prompt": ["text"],
     "kernels/api": ["quant"],
     "kernels/ref": ["kernels/api"],
