@@ -28,6 +28,7 @@ ARROWS = {
     "models": ["kv", "weights"],
     "engine": ["models", "prompt"],
     "eval": ["engine"],
+    "server/web": ["base"],
     "cli": ["eval", "engine", "kernels/select"],
 }
 # Highway stays inside kernels/cpu.
