@@ -27,10 +27,13 @@ ARROWS = {
     "models": ["kv", "weights"],
     "engine": ["models", "prompt"],
     "eval": ["engine"],
-    "cli": ["eval", "engine", "kernels/select"],
+    "server/http": ["base"],
+    "server/openai": ["server/http", "engine", "prompt"],
+    "server/web": ["server/http"],
+    "cli": ["eval", "server/openai", "server/web", "engine", "kernels/select"],
 }
-# Highway stays inside kernels/cpu.
-FENCED = {"hwy/": {"kernels/cpu"}}
+# Highway stays inside kernels/cpu, Boost and prometheus-cpp each inside one room of the server.
+FENCED = {"hwy/": {"kernels/cpu"}, "boost/": {"server/http"}, "prometheus/": {"server/openai"}}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 

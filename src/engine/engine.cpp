@@ -230,6 +230,23 @@ ServingStats Engine::serving() const {
   return now;
 }
 
+std::vector<SequenceView> Engine::sequences() const {
+  std::vector<SequenceView> views;
+  for (const Generation& g : state_->generations) {
+    SequenceView& view = views.emplace_back();
+    view.id = g.id;
+    view.running = g.sequence >= 0;
+    view.stats = g.stats;
+    view.pages.resize(plan().groups.size());
+    if (!view.running) continue;
+    view.length = store().length(g.sequence);
+    for (size_t i = 0; i < view.pages.size(); ++i)
+      for (const kernels::PageRef& page : store().pages(g.sequence, static_cast<int>(i)))
+        view.pages[i].push_back(page.physical);
+  }
+  return views;
+}
+
 bool Engine::idle() const { return state_->generations.empty(); }
 
 void Engine::cancel(int64_t id) {
@@ -255,7 +272,7 @@ bool Engine::State::start(Generation& g) {
   std::optional<PrefixCache::Hit> hit;
   if (g.request.after)
     hit = PrefixCache::Hit{*g.request.after, store->snapshot_length(*g.request.after)};
-  else if (prefixes)
+  else if (prefixes && g.request.reuse_prefix)
     hit = prefixes->find(g.tokens, g.request.cache_salt);
   auto sequence = hit ? store->thaw(hit->snapshot, hit->length) : store->open();
   if (!sequence.ok()) return false;
@@ -331,8 +348,9 @@ Event Engine::State::accept(Generation& g, std::span<float> row) {
   event.tokens.push_back(token);
   if (g.request.top_logprobs >= 0) event.logprobs.push_back(std::move(*sampled));
 
-  const bool ends = tokenizer != nullptr && tokenizer->ends_generation(token) &&
-                    (!g.request.ignore_eos || constraint != nullptr);
+  const bool ends = std::ranges::count(g.request.stop_tokens, token) > 0 ||
+                    (tokenizer != nullptr && tokenizer->ends_generation(token) &&
+                     (!g.request.ignore_eos || constraint != nullptr));
   if (!ends && constraint != nullptr) {
     if (Status accepted = constraint->accept(token); !accepted.ok()) {
       event.error = accepted.error();
