@@ -29,7 +29,7 @@ ARROWS = {
     "eval": ["engine"],
     "server/http": ["base"],
     "server/openai": ["server/http", "engine", "prompt"],
-    "server/web": ["server/http"],
+    "server/web": ["base"],
     "cli": ["eval", "server/openai", "server/web", "engine", "kernels/select"],
 }
 # Highway stays inside kernels/cpu, Boost and prometheus-cpp each inside one room of the server.

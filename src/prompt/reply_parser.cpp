@@ -1,0 +1,167 @@
+#include "prompt/reply_parser.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+namespace ringkeep::prompt {
+namespace {
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+}  // namespace
+
+ReplyParser::ReplyParser(ReplyFormat format, ReplyOptions options)
+    : format_(format),
+      tools_(std::make_shared<const nlohmann::ordered_json>(std::move(options.tools))),
+      reasoning_(reasoning_marks(format.reasoning)),
+      random_(options.id_seed),
+      in_reasoning_(options.in_reasoning && format.reasoning != ReasoningFormat::none),
+      after_mark_(in_reasoning_) {
+  if (random_ == 0) random_ = std::random_device()() | uint64_t{std::random_device()()} << 32;
+  if (!tools_->is_array() || tools_->empty()) return;
+  switch (format.tools) {
+    case ToolFormat::none: break;
+    case ToolFormat::hermes: call_marks_ = {{"<tool_call>"}}; break;
+    case ToolFormat::qwen3_coder:  // the outer mark is often left out
+      call_marks_ = {{"<tool_call>"}, {.text = "<function=", .fed = true}};
+      break;
+    case ToolFormat::llama3_json:
+      call_marks_ = {{"<|python_tag|>"},
+                     {.text = "{", .fed = true, .marked = false, .fresh = true}};
+      break;
+    case ToolFormat::mistral:
+    case ToolFormat::mistral_args: call_marks_ = {{"[TOOL_CALLS]"}}; break;
+    case ToolFormat::functiongemma: call_marks_ = {{"<start_function_call>"}}; break;
+    case ToolFormat::gemma4: call_marks_ = {{"<|tool_call>"}}; break;
+    case ToolFormat::deepseek_v3:
+    case ToolFormat::deepseek_v31: call_marks_ = {{"<｜tool▁calls▁begin｜>"}}; break;
+  }
+}
+
+ReplyDelta ReplyParser::push(std::string_view text) {
+  if (format_.reasoning == ReasoningFormat::none && call_marks_.empty())
+    return {.content = std::string(text)};
+  input_ += text;
+  run();
+  return std::exchange(delta_, {});
+}
+
+ReplyDelta ReplyParser::finish() {
+  while (reader_ != nullptr) {  // each turn hands on at least the mark that began the calls
+    close_calls(reader_->end(*this));
+    run();
+  }
+  const bool only_space = std::all_of(held_.begin(), held_.end(), is_space);
+  if (!(after_mark_ && only_space)) emit(held_);
+  held_.clear();
+  return std::exchange(delta_, {});
+}
+
+void ReplyParser::run() {
+  for (size_t at = 0; at < input_.size();) {
+    const char byte = input_[at++];
+    if (reader_ == nullptr) {
+      held_ += byte;
+      settle();
+      continue;
+    }
+    const CallReader::Status status = reader_->feed(byte, *this);
+    if (status == CallReader::Status::more) continue;
+    input_.erase(0, at);
+    at = 0;
+    close_calls(status);
+  }
+  input_.clear();
+}
+
+// Tells what of the held bytes cannot belong to a mark, or acts on the mark that they are.
+void ReplyParser::settle() {
+  while (true) {
+    const auto first = std::find_if_not(held_.begin(), held_.end(), is_space);
+    const std::string_view rest(first, held_.end());
+    if (rest.empty()) return;
+    bool partial = false;
+    const auto is = [&](const std::string& mark) {
+      partial = partial || mark.starts_with(rest);
+      return rest == mark;
+    };
+    if (format_.reasoning != ReasoningFormat::none && (in_reasoning_ || fresh_) &&
+        is(in_reasoning_ ? reasoning_.close : reasoning_.open)) {
+      in_reasoning_ = !in_reasoning_;
+      fresh_ = true;
+      after_mark_ = true;
+      held_.clear();
+      return;
+    }
+    if (!in_reasoning_) {
+      for (const Mark& mark : call_marks_) {
+        if ((!mark.fresh || fresh_) && is(mark.text))
+          return open_calls(mark, std::string(held_.begin(), first));
+      }
+    }
+    if (partial) return;
+    const size_t sure = held_.size() - rest.size() + 1;
+    emit(std::string_view(held_).substr(0, sure));
+    held_.erase(0, sure);
+  }
+}
+
+void ReplyParser::emit(std::string_view text) {
+  if (after_mark_) {
+    while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  }
+  if (text.empty()) return;
+  after_mark_ = false;
+  (in_reasoning_ ? delta_.reasoning : delta_.content) += text;
+  if (!in_reasoning_) fresh_ = false;
+}
+
+void ReplyParser::open_calls(const Mark& mark, std::string space) {
+  reader_ = std::make_unique<CallReader>(format_.tools, tools_, mark.marked);
+  opened_ = mark;
+  opened_space_ = std::move(space);
+  calls_before_ = calls_;
+  held_.clear();
+  if (!mark.fed) return;
+  for (const char byte : mark.text) {
+    RK_CHECK(reader_->feed(byte, *this) == CallReader::Status::more, "a mark is no whole call");
+  }
+}
+
+void ReplyParser::close_calls(CallReader::Status status) {
+  std::string unread = reader_->unread();
+  reader_.reset();
+  if (status == CallReader::Status::bad && calls_ == calls_before_) {
+    emit(opened_space_ + opened_.text);
+    if (opened_.fed) unread.erase(0, opened_.text.size());
+  } else {
+    after_mark_ = status == CallReader::Status::done;
+    fresh_ = true;
+  }
+  input_.insert(0, unread);
+}
+
+void ReplyParser::begin_call(const std::string& name) {
+  delta_.tool_calls.push_back({.index = calls_++, .id = new_id(), .name = name});
+}
+
+void ReplyParser::add_arguments(std::string_view json) {
+  const int index = calls_ - 1;
+  if (delta_.tool_calls.empty() || delta_.tool_calls.back().index != index)
+    delta_.tool_calls.push_back({.index = index});
+  delta_.tool_calls.back().arguments += json;
+}
+
+// Mistral's templates take ids of nine letters and digits only.
+std::string ReplyParser::new_id() {
+  const bool mistral =
+      format_.tools == ToolFormat::mistral || format_.tools == ToolFormat::mistral_args;
+  std::mt19937_64 random(random_ + static_cast<uint64_t>(calls_));
+  std::string id = mistral ? "" : "call_";
+  for (int i = 0; i < (mistral ? 9 : 24); ++i)
+    id += "abcdefghijklmnopqrstuvwxyz0123456789"[random() % 36];
+  return id;
+}
+
+}  // namespace ringkeep::prompt

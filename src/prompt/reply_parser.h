@@ -1,0 +1,87 @@
+// The text of a reply, arriving in pieces, to the parts of an OpenAI message.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prompt/reply_calls.h"
+#include "prompt/reply_format.h"
+
+namespace ringkeep::prompt {
+
+// A piece of a tool call: id and name with the first of them, then parts of its arguments.
+struct ToolCallDelta {
+  int index = 0;  // from 0 in a reply
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON text
+};
+
+struct ReplyDelta {
+  std::string content, reasoning;
+  std::vector<ToolCallDelta> tool_calls;
+  bool empty() const { return content.empty() && reasoning.empty() && tool_calls.empty(); }
+};
+
+struct ReplyOptions {
+  nlohmann::ordered_json tools;  // OpenAI's array; null or empty: calls are read as content
+  bool in_reasoning = false;     // prompt_opens_reasoning
+  uint64_t id_seed = 0;          // of the ids of calls; 0: random
+};
+
+// However the text is cut, the deltas add up to the same, and nothing but marks and the white space
+// next to them is missing in them. Pieces of whole UTF-8 characters give deltas of whole
+// characters. What breaks the format of a call is content, but for a call that was told already
+// (kCallHoldBack): its arguments stay as far as they go, and the rest is content. Reasoning is
+// looked for at the beginning of the reply and behind calls, calls anywhere outside of reasoning.
+class ReplyParser : private CallSink {
+ public:
+  explicit ReplyParser(ReplyFormat format, ReplyOptions options = {});
+
+  ReplyDelta push(std::string_view text);
+  ReplyDelta finish();  // the reply is over
+  bool called_tools() const { return calls_ > 0; }
+
+ private:
+  struct Mark {
+    std::string text;
+    bool fed = false;    // a part of the call, too
+    bool marked = true;  // cannot be anything but a call
+    bool fresh = false;  // only where no content came before
+  };
+
+  void run();
+  void settle();
+  void emit(std::string_view text);
+  void open_calls(const Mark& mark, std::string space);
+  void close_calls(CallReader::Status status);
+  void begin_call(const std::string& name) override;
+  void add_arguments(std::string_view json) override;
+  std::string new_id();
+
+  const ReplyFormat format_;
+  const std::shared_ptr<const nlohmann::ordered_json> tools_;
+  const ReasoningMarks reasoning_;
+  std::vector<Mark> call_marks_;
+  uint64_t random_;
+
+  ReplyDelta delta_;
+  std::string input_;  // still to be read
+  std::string held_;   // white space and what may be a mark behind it
+  bool in_reasoning_;
+  bool after_mark_;    // white space that comes now is the mark's
+  bool fresh_ = true;  // no content since the beginning, reasoning or a call
+  int calls_ = 0;
+
+  std::unique_ptr<CallReader> reader_;  // within calls
+  Mark opened_;                         // what began them
+  std::string opened_space_;
+  int calls_before_ = 0;
+};
+
+}  // namespace ringkeep::prompt
