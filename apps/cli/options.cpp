@@ -67,6 +67,18 @@ CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
              "choose the best codecs whose cache takes at most so much, e.g. 512M, 1.5GiB")
           ->type_name("BYTES")
           ->group(group);
+  app.add_option_function<std::string>(
+         "--kv-memory",
+         [&flags](const std::string& text) {
+           const Result<size_t> bytes = kv::parse_bytes(text);
+           if (!bytes.ok()) throw CLI::ValidationError("--kv-memory", bytes.error().message);
+           flags.kv_memory = bytes.value();
+         },
+         "what all sequences together may take, e.g. 512M, 1.5GiB; without it each may come to its "
+         "bound")
+      ->type_name("BYTES")
+      ->excludes(budget)
+      ->group(group);
   app.add_option("--kv-calibration", flags.kv_calibration,
                  "factors of the K balance, as `calibrate` writes them")
       ->type_name("FILE")

@@ -35,8 +35,10 @@ class Model {
   virtual int64_t max_logit_rows() const = 0;
   // Keys are multiplied by c per channel before RoPE, and queries divided by it, from now on:
   // scores stay as they are. `balance` [layers]; a layer's c must be equal within each rotary pair.
-  // Costs nothing where nothing changes. Fails (runtime) without memory, and then changes nothing.
-  virtual Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) = 0;
+  // Costs nothing when it is the same object as before. Fails (runtime) without memory, and then
+  // changes nothing.
+  virtual Status set_key_balance(std::shared_ptr<const weights::KeyBalance> balance,
+                                 kernels::Device& device) = 0;
   // Float32 activations in the weight products, from now on.
   virtual void set_exact(bool exact) = 0;
   // Every forward adds its rows to `statistics` from now on; null: none.
