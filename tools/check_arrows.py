@@ -17,6 +17,7 @@ ARROWS = {
     "config": ["base"],
     "checkpoint": ["config", "quant"],
     "text": ["config"],
+    "grammar": ["text"],
     "prompt": ["text"],
     "kernels/api": ["quant"],
     "kernels/ref": ["kernels/api"],
@@ -28,7 +29,7 @@ ARROWS = {
     "engine": ["models", "prompt"],
     "eval": ["engine"],
     "server/http": ["base"],
-    "server/openai": ["server/http", "engine", "prompt"],
+    "server/openai": ["server/http", "engine", "grammar", "prompt"],
     "server/web": ["base"],
     "cli": ["eval", "server/openai", "server/web", "engine", "kernels/select"],
 }
