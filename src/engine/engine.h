@@ -37,15 +37,17 @@ struct EngineOptions {
 struct Request {
   std::vector<int32_t> tokens;  // the prompt, BOS included where the model wants one
   SamplingParams sampling;
-  int64_t max_tokens = -1;        // < 0: until the context ends
-  std::vector<std::string> stop;  // stop strings
-  bool ignore_eos = false;        // a constraint's end of generation ends the reply nevertheless
-  bool show_control = false;      // control tokens appear in the text, as they are spelled
+  int64_t max_tokens = -1;           // < 0: until the context ends
+  std::vector<std::string> stop;     // stop strings
+  std::vector<int32_t> stop_tokens;  // further ids that end the reply and are not shown
+  bool ignore_eos = false;           // a constraint's end of generation ends the reply nevertheless
+  bool show_control = false;         // control tokens appear in the text, as they are spelled
   int top_logprobs = -1;
   // Prefix reuse (docs/kv-cache.md): further token counts within the prompt to keep a snapshot of,
   // the ends of messages; and what else but tokens a prefix must agree in (adapter, images).
   std::vector<int64_t> snapshot_at;
   uint64_t cache_salt = 0;
+  bool reuse_prefix = true;  // false: the whole prompt is run, whatever is known
   // What the reply may be (structured output); null: anything. Not shared with another request.
   std::shared_ptr<text::TokenConstraint> constraint;
   // An earlier request with the same tokens, whose prompt rows are shared (n > 1); 0: none. Gone or
@@ -98,6 +100,15 @@ struct ServingStats {
   int64_t prefix_hits = 0;  // requests with cached tokens
 };
 
+// A request as the cache holds it.
+struct SequenceView {
+  int64_t id = 0;
+  bool running = false;  // false: it waits for a place
+  int64_t length = 0;    // tokens in the cache
+  GenerationStats stats;
+  std::vector<std::vector<int32_t>> pages;  // [groups of the plan] physical pages, oldest first
+};
+
 class Engine {
  public:
   // Plans the cache (all refusals, kind `refused`), loads the weights, allocates.
@@ -126,6 +137,7 @@ class Engine {
   void cancel(int64_t id);
   GenerationStats stats(int64_t id) const;  // of a running generation or the last finished ones
   ServingStats serving() const;
+  std::vector<SequenceView> sequences() const;  // in order of arrival
   // Called in step(), on its thread, at least once a layer: a slow step is not a dead engine.
   void set_heartbeat(std::function<void()> heartbeat);
 

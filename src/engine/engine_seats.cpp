@@ -44,7 +44,7 @@ int64_t Engine::State::prefix_to_come(const Generation& g) const {
 bool Engine::State::waits(const Ticket& ticket) {
   Generation& g = *find(ticket.id);
   if (const Generation* leader = leader_of(g)) return !leader->ticket.running();
-  if (!prefixes || g.request.after) return false;
+  if (!prefixes || g.request.after || !g.request.reuse_prefix) return false;
   const int64_t to_come = prefix_to_come(g);
   if (to_come == 0) return false;
   if (!g.found) {
@@ -64,7 +64,7 @@ bool Engine::State::open(Ticket& ticket) {
   std::optional<PrefixCache::Hit> hit;
   if (g.request.after)
     hit = PrefixCache::Hit{*g.request.after, store->snapshot_length(*g.request.after)};
-  else if (prefixes)
+  else if (prefixes && g.request.reuse_prefix)
     hit = prefixes->find(g.tokens, g.request.cache_salt);
   const auto sequence = hit ? store->thaw(hit->snapshot, hit->length) : store->open();
   if (!sequence.ok()) return false;

@@ -66,6 +66,23 @@ ServingStats Engine::serving() const {
   return now;
 }
 
+std::vector<SequenceView> Engine::sequences() const {
+  std::vector<SequenceView> views;
+  for (const Generation& g : state_->generations) {
+    SequenceView& view = views.emplace_back();
+    view.id = g.id;
+    view.running = g.ticket.running();
+    view.stats = g.stats;
+    view.pages.resize(plan().groups.size());
+    if (g.sequence < 0) continue;
+    view.length = store().length(g.sequence);
+    for (size_t i = 0; i < view.pages.size(); ++i)
+      for (const kernels::PageRef& page : store().pages(g.sequence, static_cast<int>(i)))
+        view.pages[i].push_back(page.physical);
+  }
+  return views;
+}
+
 bool Engine::idle() const { return state_->generations.empty(); }
 
 void Engine::cancel(int64_t id) {
@@ -207,8 +224,9 @@ Event Engine::State::accept(Generation& g, std::span<float> row) {
   event.tokens.push_back(token);
   if (g.request.top_logprobs >= 0) event.logprobs.push_back(std::move(*sampled));
 
-  const bool ends = tokenizer != nullptr && tokenizer->ends_generation(token) &&
-                    (!g.request.ignore_eos || constraint != nullptr);
+  const bool ends = std::ranges::count(g.request.stop_tokens, token) > 0 ||
+                    (tokenizer != nullptr && tokenizer->ends_generation(token) &&
+                     (!g.request.ignore_eos || constraint != nullptr));
   if (!ends && constraint != nullptr) {
     if (Status accepted = constraint->accept(token); !accepted.ok()) {
       event.error = accepted.error();

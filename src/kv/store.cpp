@@ -238,6 +238,10 @@ std::vector<int64_t> Store::resident(SequenceId id, int group) const {
   return indices;
 }
 
+std::span<const PageRef> Store::pages(SequenceId id, int group) const {
+  return state_->at(id).tables[static_cast<size_t>(group)];
+}
+
 int64_t Store::slot(SequenceId id, int group, int64_t index) const {
   const Sequence& sequence = state_->at(id);
   const PageTable& table = sequence.tables[static_cast<size_t>(group)];

@@ -127,6 +127,8 @@ class Store {
   // Token indices whose rows the sequence holds in a group for some row to come (those of an open
   // step included), ascending (tests, /kv).
   std::vector<int64_t> resident(SequenceId sequence, int group) const;
+  // The pages that the sequence holds in a group, oldest first. Valid until the store changes.
+  std::span<const kernels::PageRef> pages(SequenceId sequence, int group) const;
   // Slot of a resident token index, or -1.
   int64_t slot(SequenceId sequence, int group, int64_t index) const;
 

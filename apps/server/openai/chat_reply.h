@@ -1,0 +1,12 @@
+// Choices of /v1/chat/completions: content, reasoning and tool calls.
+#pragma once
+
+#include <memory>
+
+#include "server/openai/reply.h"
+
+namespace ringkeep::openai {
+
+std::unique_ptr<ChoiceShape> make_chat_choice(const ChoiceOptions& options);
+
+}  // namespace ringkeep::openai
