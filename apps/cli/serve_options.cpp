@@ -66,6 +66,18 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
                  "model's")
       ->type_name("FILE|NAME")
       ->group(kServer);
+  app.add_option("--tool-call-parser", options.tool_parser,
+                 "how the model writes tool calls: auto (as its chat template tells), none, hermes, "
+                 "qwen3_coder, llama3_json, mistral, mistral_args, functiongemma, gemma4, "
+                 "deepseek_v3, deepseek_v31")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(kServer);
+  app.add_option("--reasoning-parser", options.reasoning_parser,
+                 "how it writes its reasoning: auto, none, think, mistral, gemma4")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(kServer);
   app.add_option("--max-tokens,-n,--n-predict", options.max_tokens,
                  "most tokens of a reply where the request does not say; -1: until the context "
                  "ends (default: -1 for chats, 16 for completions)")

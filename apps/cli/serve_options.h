@@ -21,6 +21,8 @@ struct ServeOptions {
   int port = 8080;
   std::vector<std::string> names;
   std::string chat_template;  // file or name
+  std::string tool_parser = "auto";
+  std::string reasoning_parser = "auto";
   std::vector<std::string> api_keys;
   std::string api_key_file;
   bool allow_unauthenticated = false;

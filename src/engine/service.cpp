@@ -49,6 +49,8 @@ struct Service::State {
 
   std::atomic<uint64_t> beats{0};
   Clock::time_point published;                             // engine thread
+  std::vector<int64_t> steps_by_rows = std::vector<int64_t>(kRowBounds.size() + 1);  // same
+  int64_t rows = 0;                                        // same
   std::map<int64_t, std::pair<int64_t, size_t>> requests;  // engine id -> group, index; same
   std::thread worker;
   std::thread watcher;
@@ -147,7 +149,13 @@ void Service::State::take_arrived(std::unique_lock<std::mutex>& lock) {
 }
 
 void Service::State::step() {
-  for (Event& event : engine.step()) {
+  std::vector<Event> events = engine.step();
+  if (const int64_t served = static_cast<int64_t>(events.size()); served > 0) {
+    ++steps_by_rows[static_cast<size_t>(std::ranges::lower_bound(kRowBounds, served) -
+                                        kRowBounds.begin())];
+    rows += served;
+  }
+  for (Event& event : events) {
     const auto request = requests.find(event.id);
     if (request == requests.end()) continue;
     const auto [id, index] = request->second;
@@ -184,6 +192,8 @@ void Service::State::publish(bool always) {
   fresh.groups = engine.store().usage();
   fresh.bytes_used = engine.store().bytes_used();
   fresh.sequences = engine.sequences();
+  fresh.steps_by_rows = steps_by_rows;
+  fresh.rows = rows;
   const std::lock_guard lock(mutex);
   snapshot = std::move(fresh);
 }
@@ -191,7 +201,6 @@ void Service::State::publish(bool always) {
 void Service::State::work() {
   try {
     engine.set_heartbeat([this] { beats.fetch_add(1, std::memory_order_relaxed); });
-    publish(true);
     for (;;) {
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] {
@@ -253,6 +262,7 @@ Result<std::unique_ptr<Service>> Service::start(Engine& engine, const ServiceOpt
   State& s = *service->state_;
   s.options = options;
   s.fault = RK_TRY(Fault::parse(options.fault));
+  s.publish(true);
   s.worker = std::thread([&s] { s.work(); });
   s.watcher = std::thread([&s] { s.watch(); });
   return service;

@@ -3,6 +3,7 @@
 // ends every request with an error, so that nobody waits for ever.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -34,12 +35,17 @@ struct Update {
   bool last() const { return event.finish != FinishReason::none || event.error.has_value(); }
 };
 
+inline constexpr std::array<int64_t, 8> kRowBounds = {1, 2, 4, 8, 16, 32, 64, 128};
+
 // The state after a step, at most a tenth of a second old while steps run.
 struct Snapshot {
   ServingStats serving;
   std::vector<kv::GroupUsage> groups;  // as the plan's groups
   size_t bytes_used = 0;
   std::vector<SequenceView> sequences;
+  // Steps by the sequences that they served, at most kRowBounds[i], and those with more.
+  std::vector<int64_t> steps_by_rows;  // [bounds + 1]
+  int64_t rows = 0;  // of all steps
 };
 
 struct EngineHealth {

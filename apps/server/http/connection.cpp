@@ -385,7 +385,7 @@ asio::awaitable<bool> Connection::deliver(const std::shared_ptr<Outbox>& box, He
       if (framing == Framing::until_end || core_->finishing) head.keep_alive = false;
       bytes = response_head(response, box->request().id, framing, response.body.size(),
                             head.keep_alive);
-      if (!head.head_only && !parts.stream) bytes += response.body;
+      if (!head.head_only && !parts.stream && response.status != 304) bytes += response.body;
     }
     bytes += framing == Framing::chunked ? chunk(parts.bytes) : parts.bytes;
     if (parts.done && framing == Framing::chunked) bytes += kLastChunk;

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "engine/service.h"
+#include "prompt/reply_format.h"
 #include "server/http/exchange.h"
 #include "server/http/options.h"
 #include "server/http/router.h"
 #include "server/http/server.h"
 #include "server/openai/api_error.h"
+#include "server/openai/constraints.h"
 #include "server/openai/metrics.h"
 #include "server/openai/request.h"
 #include "text/chat_template.h"
@@ -30,6 +32,8 @@ struct Model {
   std::optional<text::ChatTemplate> chat_template;
   std::string template_source;
   std::string template_problem;  // why it cannot be used; empty: it can, or there is none
+  prompt::ReplyFormat reply_format;  // how it writes reasoning and tool calls
+  std::shared_ptr<Constraints> constraints;  // null without a tokenizer
   ModelConfig config;
   const kv::KvPlan* plan = nullptr;
   Defaults defaults;

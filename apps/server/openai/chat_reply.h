@@ -3,10 +3,11 @@
 
 #include <memory>
 
+#include "server/openai/chat_plan.h"
 #include "server/openai/reply.h"
 
 namespace ringkeep::openai {
 
-std::unique_ptr<ChoiceShape> make_chat_choice(const ChoiceOptions& options);
+std::unique_ptr<ChoiceShape> make_chat_choice(const ChoiceOptions& options, const ChatPlan& plan);
 
 }  // namespace ringkeep::openai

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions and /v1/completions.
 #include "prompt/message_ends.h"
 #include "prompt/prompt.h"
+#include "server/openai/chat_plan.h"
 #include "server/openai/chat_reply.h"
 #include "server/openai/run.h"
 
@@ -56,11 +57,11 @@ ApiError no_template(const Model& model) {
           .code = "no_chat_template"};
 }
 
-// The rule of structured output, as far as this server can keep it.
-std::optional<ApiError> check_rule(const OutputRule& rule) {
-  if (rule.kind == OutputRule::Kind::none) return std::nullopt;
-  return bad_field(rule.param, rule.param + ": structured output is not supported yet",
-                   "unsupported_parameter");
+// Each reply is held to a grammar of its own.
+void constrain(std::vector<engine::Request>& requests, const MatcherPointer& start) {
+  if (start == nullptr) return;
+  for (engine::Request& request : requests)
+    request.constraint = std::make_shared<grammar::Matcher>(*start);
 }
 
 }  // namespace
@@ -71,18 +72,22 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   if (!fields) return;
   if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
   if (!model->chat_template) return exchange->respond(error_response(no_template(*model)));
-  if (const auto error = check_rule(fields->rule)) return exchange->respond(error_response(*error));
-  if (!fields->tools.is_null() || !fields->tool_choice.is_null())
-    return exchange->respond(
-        error_response(bad_field("tools", "tools: not supported yet", "unsupported_parameter")));
-
-  prompt::ChatOptions options{.tools = fields->tools,
+  // A role of OpenAI's that few templates know.
+  if (model->template_source.find("developer") == std::string::npos)
+    for (Json& message : fields->messages)
+      if (message["role"] == "developer") message["role"] = "system";
+  ChatPlan reply;
+  if (const auto error = plan_tools(*model, *fields, reply))
+    return exchange->respond(error_response(*error));
+  prompt::ChatOptions options{.tools = reply.tools,
                               .add_generation_prompt = fields->add_generation_prompt,
                               .variables = fields->template_variables};
   auto built = prompt::build_chat_prompt(*model->tokenizer, *model->chat_template, fields->messages,
                                          options);
   if (!built.ok())
     return exchange->respond(error_response(bad_field("messages", built.error().message)));
+  if (const auto error = plan_reply(*model, *fields, built->text, reply))
+    return exchange->respond(error_response(*error));
 
   RunPlan plan = make_plan(model, exchange, *fields);
   plan.prefix = "chatcmpl-";
@@ -91,16 +96,20 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   plan.prompt_param = "messages";
   engine::Request base = base_request(*fields);
   base.tokens = built->tokens;
+  base.show_control |= reply.show_control;
+  base.stop.insert(base.stop.end(), reply.stop.begin(), reply.stop.end());
   base.snapshot_at = prompt::message_ends(*model->tokenizer, *model->chat_template,
                                           fields->messages, options, *built);
   add_requests(plan, base, *fields);
+  constrain(plan.requests, reply.constraint);
   for (int64_t i = 0; i < fields->n; ++i)
     plan.shapes.push_back(make_chat_choice({.index = i,
                                             .stream = fields->stream,
                                             .logprobs = fields->top_logprobs >= 0,
                                             .token_ids = fields->return_token_ids,
                                             .tokenizer = model->tokenizer,
-                                            .prompt_tokens = base.tokens}));
+                                            .prompt_tokens = base.tokens},
+                                           reply));
   start_run(app, std::move(plan));
 }
 
@@ -108,7 +117,17 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
   const auto model = app.model();
   auto fields = read_fields<CompletionFields>(*model, exchange);
   if (!fields) return;
-  if (const auto error = check_rule(fields->rule)) return exchange->respond(error_response(*error));
+  MatcherPointer constraint;
+  if (fields->rule.kind != OutputRule::Kind::none) {
+    if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
+    const OutputRule& rule = fields->rule;
+    const Json key = {static_cast<int>(rule.kind), rule.schema, rule.text, rule.choices};
+    auto matcher = model->constraints->matcher(dump(key), [&] { return rule_grammar(rule); });
+    if (!matcher.ok())
+      return exchange->respond(error_response(
+          bad_field(rule.param, rule.param + ": " + matcher.error().message)));
+    constraint = *matcher;
+  }
   const int64_t choices = static_cast<int64_t>(fields->prompts.size()) * fields->n;
   const int64_t most =
       app.settings().max_open > 0 ? std::min(kMaxChoices, app.settings().max_open) : kMaxChoices;
@@ -146,6 +165,7 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
                                   .echo = echo,
                                   .prompt_tokens = base.tokens}));
   }
+  constrain(plan.requests, constraint);
   start_run(app, std::move(plan));
 }
 

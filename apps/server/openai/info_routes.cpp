@@ -19,8 +19,9 @@ Json group_json(const kv::KvPlan& plan, size_t index, const kv::GroupUsage& usag
           {"hot", group.hot},
           {"before_start", group.before_start},
           {"page_tokens", kernels::kPageTokens},
-          {"pages_total", usage.pages_total},
+          {"pages_total", group.pages_total + group.pages_snapshots},
           {"pages_used", usage.pages_used},
+          {"pages_owned", usage.pages_owned},
           {"pages_held", usage.pages_held},
           {"bytes_used", usage.bytes_used},
           {"bytes_per_page", group.page_bytes * group.layers.size()}};

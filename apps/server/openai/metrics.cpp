@@ -34,6 +34,7 @@ struct Metrics::State {
       histogram("inter_token_seconds", "Between two tokens of a reply.");
   Family<Histogram>& end =
       histogram("request_seconds", "From the arrival of a request to the end of its reply.");
+  Family<Histogram>& batch = histogram("batch_rows", "Replies that a step wrote a token of.");
   Family<Counter>& requests = counter("http_requests_total", "Answers by route and status.");
   Family<Counter>& finished = counter("replies_total", "Replies by how they ended.");
   Family<Counter>& tokens = counter("tokens_total", "Tokens by kind: prompt, cached, generated.");
@@ -51,6 +52,10 @@ struct Metrics::State {
   Histogram& first_token_all = first_token.Add({}, kFirstToken);
   Histogram& next_token_all = next_token.Add({}, kNextToken);
   Histogram& end_all = end.Add({}, kEnd);
+  Histogram& batch_all = batch.Add(
+      {}, Histogram::BucketBoundaries(engine::kRowBounds.begin(), engine::kRowBounds.end()));
+  std::vector<int64_t> batch_seen = std::vector<int64_t>(engine::kRowBounds.size() + 1);
+  int64_t batch_sum = 0;
   std::atomic<double> typical{1.0};
 
   Family<Histogram>& histogram(const char* name, const char* help) {
@@ -71,12 +76,22 @@ struct Metrics::State {
         .Help(help)
         .Register(registry);
   }
+  void follow_batches(const engine::Snapshot& snapshot);
   // The engine counts by itself: the counter follows.
   static void follow(Counter& counter, int64_t value) {
     const double more = static_cast<double>(value) - counter.Value();
     if (more > 0) counter.Increment(more);
   }
 };
+
+void Metrics::State::follow_batches(const engine::Snapshot& snapshot) {
+  std::vector<double> more(batch_seen.size());
+  for (size_t i = 0; i < more.size(); ++i)
+    more[i] = static_cast<double>(snapshot.steps_by_rows[i] - batch_seen[i]);
+  batch_all.ObserveMultiple(more, static_cast<double>(snapshot.rows - batch_sum));
+  batch_seen = snapshot.steps_by_rows;
+  batch_sum = snapshot.rows;
+}
 
 Metrics::Metrics() : state_(std::make_unique<State>()) {}
 Metrics::~Metrics() = default;
@@ -117,6 +132,7 @@ std::string Metrics::text(const engine::Snapshot* snapshot, const kv::KvPlan* pl
     State::follow(s.prefix_hits.Add({}), serving.prefix_hits);
     State::follow(s.preemptions.Add({}), serving.preemptions);
     State::follow(s.steps.Add({}), serving.steps);
+    s.follow_batches(*snapshot);
     s.bytes.Add({}).Set(static_cast<double>(snapshot->bytes_used));
     for (size_t i = 0; i < snapshot->groups.size(); ++i) {
       const kv::GroupPlan& group = plan->groups[i];
@@ -127,8 +143,9 @@ std::string Metrics::text(const engine::Snapshot* snapshot, const kv::KvPlan* pl
             .Set(static_cast<double>(pages));
       };
       set("used", snapshot->groups[i].pages_used);
+      set("owned", snapshot->groups[i].pages_owned);
       set("held", snapshot->groups[i].pages_held);
-      set("total", snapshot->groups[i].pages_total);
+      set("total", group.pages_total + group.pages_snapshots);
     }
   }
   std::ostringstream out;
