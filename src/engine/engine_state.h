@@ -66,7 +66,7 @@ struct Engine::State final : Seats {
   void run(std::span<const Part> parts, std::vector<Event>& events);
   Status forward(std::span<const Part> parts);
   void sample(std::span<const std::pair<Generation*, int64_t>> rows, std::vector<Event>& events);
-  Event accept(Generation& generation, std::span<float> logits);
+  Event accept(Generation& generation, Result<Sampled> sampled);
   // Keeps the present state of the generation's sequence for requests that begin alike.
   void keep(const Generation& generation);
   void finish(Generation& generation);
