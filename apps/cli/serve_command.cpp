@@ -58,10 +58,8 @@ void add_page(http::Router& router) {
         response.body = std::string(asset.bytes);
       exchange->respond(std::move(response));
     };
-    router.add({.method = "GET",
-                .pattern = std::string(asset.path),
-                .handler = answer,
-                .quick = true});
+    router.add(
+        {.method = "GET", .pattern = std::string(asset.path), .handler = answer, .quick = true});
   }
 }
 

@@ -150,7 +150,7 @@ def test_thirty_two_clients_get_what_each_gets_alone(demo):
     bodies = mixed_requests(32, 200000, [3, 40, 150, 511, 90, 260], 16, shared=200)
     flags = ["--kv-bits", 8, "--ctx", 1024]
     kv, metrics = same_together_as_alone(demo, flags, bodies, parallel=32)
-    assert metrics["ringkeep_prefix_hits_total"] >= 32  # the second round
+    assert metrics["ringkeep_prefix_hits_total"] >= 32 + 15  # those that begin alike, in the first
     plan = ok_json("plan", demo, *flags, "--parallel", 32)["totals"]
     bytes_of = sum(g["pages_total"] * g["bytes_per_page"] for g in kv["groups"])
     assert bytes_of >= plan["kv_bytes"] + plan["kv_prefill_bytes"]
