@@ -57,8 +57,8 @@ Result<int> run(const Options& options) {
   engine_options.cache.kv_bits = options.codec;
   engine_options.cache.parallel =
       *std::max_element(options.sequences.begin(), options.sequences.end());
-  const auto engine = RK_TRY(engine::Engine::load(
-      RK_TRY(checkpoint::open(options.model, {})), engine_options, ops, *device));
+  const auto engine = RK_TRY(engine::Engine::load(RK_TRY(checkpoint::open(options.model, {})),
+                                                  engine_options, ops, *device));
   fmt::print("sequences  reply    ms/step   tok/s\n");
   for (const int sequences : options.sequences)
     for (const bool greedy : {true, false}) {
