@@ -17,6 +17,7 @@ ARROWS = {
     "config": ["base"],
     "checkpoint": ["config", "quant"],
     "text": ["config"],
+    "grammar": ["text"],
     "prompt": ["text"],
     "kernels/api": ["quant"],
     "kernels/ref": ["kernels/api"],
@@ -27,11 +28,13 @@ ARROWS = {
     "models": ["kv", "weights"],
     "engine": ["models", "prompt"],
     "eval": ["engine"],
+    "server/http": ["base"],
+    "server/openai": ["server/http", "engine", "grammar", "prompt"],
     "server/web": ["base"],
-    "cli": ["eval", "engine", "kernels/select"],
+    "cli": ["eval", "server/openai", "server/web", "engine", "kernels/select"],
 }
-# Highway stays inside kernels/cpu.
-FENCED = {"hwy/": {"kernels/cpu"}}
+# Highway stays inside kernels/cpu, Boost and prometheus-cpp each inside one room of the server.
+FENCED = {"hwy/": {"kernels/cpu"}, "boost/": {"server/http"}, "prometheus/": {"server/openai"}}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 

@@ -17,6 +17,7 @@ struct Command {
 
 Command add_plan(CLI::App& app);
 Command add_run(CLI::App& app);
+Command add_serve(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_calibrate(CLI::App& app);
 Command add_eval(CLI::App& app);

@@ -67,6 +67,18 @@ CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
              "choose the best codecs whose cache takes at most so much, e.g. 512M, 1.5GiB")
           ->type_name("BYTES")
           ->group(group);
+  app.add_option_function<std::string>(
+         "--kv-memory",
+         [&flags](const std::string& text) {
+           const Result<size_t> bytes = kv::parse_bytes(text);
+           if (!bytes.ok()) throw CLI::ValidationError("--kv-memory", bytes.error().message);
+           flags.kv_memory = bytes.value();
+         },
+         "what all sequences together may take, e.g. 512M, 1.5GiB; without it each may come to its "
+         "bound")
+      ->type_name("BYTES")
+      ->excludes(budget)
+      ->group(group);
   app.add_option("--kv-calibration", flags.kv_calibration,
                  "factors of the K balance, as `calibrate` writes them")
       ->type_name("FILE")
@@ -134,7 +146,7 @@ void add_context_option(CLI::App& app, CacheFlags& flags) {
 }
 
 void add_parallel_option(CLI::App& app, CacheFlags& flags) {
-  add_integer(app, "--parallel", flags.parallel, "sequences at the same time")
+  add_integer(app, "--parallel,--max-num-seqs", flags.parallel, "sequences at the same time")
       ->type_name("N")
       ->capture_default_str()
       ->group("Cache");
@@ -185,9 +197,8 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   add_weight_options(app, options);
 }
 
-void add_sampling_options(CLI::App& app, SamplingOptions& options) {
+void add_sampler_options(CLI::App& app, engine::SamplingParams& params) {
   const char* group = "Sampling";
-  engine::SamplingParams& params = options.params;
   app.add_option("--temp,--temperature", params.temperature, "0: greedy")
       ->capture_default_str()
       ->group(group);
@@ -204,6 +215,12 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   app.add_option("--frequency-penalty", params.frequency_penalty, "of tokens in the output")
       ->capture_default_str()
       ->group(group);
+}
+
+void add_sampling_options(CLI::App& app, SamplingOptions& options) {
+  const char* group = "Sampling";
+  engine::SamplingParams& params = options.params;
+  add_sampler_options(app, params);
   app.add_option("--logit-bias", options.logit_bias,
                  "add BIAS to the logit of token ID (repeatable)")
       ->type_name("ID:BIAS")
@@ -302,7 +319,7 @@ void report_plan(const kv::KvPlan& plan) {
 }
 
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,
-                      const RuntimeOptions& runtime) {
+                      const RuntimeOptions& runtime, int64_t reserve_tokens) {
   Session session;
   session.device = kernels::make_cpu_device(runtime.threads);
   session.ops = std::make_unique<kernels::Ops>(kernels::cpu_backend());
@@ -310,8 +327,10 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags
     return make_error(ErrorKind::runtime, "--threads {}: the system starts no more than {}",
                       runtime.threads, started);
   if (runtime.explain_kernels) std::fputs(kernels::explain(*session.ops).c_str(), stderr);
-  session.engine = RK_TRY(engine::Engine::load(
-      std::move(checkpoint), engine_options(flags, runtime), *session.ops, *session.device));
+  engine::EngineOptions options = engine_options(flags, runtime);
+  options.reserve_tokens = reserve_tokens;
+  session.engine =
+      RK_TRY(engine::Engine::load(std::move(checkpoint), options, *session.ops, *session.device));
   spdlog::info("loaded: {} bytes of weights, peak memory {} bytes", session.engine->weight_bytes(),
                peak_memory_bytes());
   report_plan(session.engine->plan());

@@ -50,6 +50,8 @@ CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags);
 void add_parallel_option(CLI::App& app, CacheFlags& flags);
 void add_weight_options(CLI::App& app, RuntimeOptions& options);
 void add_runtime_options(CLI::App& app, RuntimeOptions& options);  // weight options included
+// What of them chooses a token.
+void add_sampler_options(CLI::App& app, engine::SamplingParams& params);
 void add_sampling_options(CLI::App& app, SamplingOptions& options);
 
 // The sampling parameters with the biases parsed. Errors (usage) name the flag and the value.
@@ -78,6 +80,6 @@ void report_plan(const kv::KvPlan& plan);
 
 // Makes the device and the engine, prints --explain-kernels and the plan's warnings (stderr).
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,
-                      const RuntimeOptions& runtime);
+                      const RuntimeOptions& runtime, int64_t reserve_tokens = 1024);
 
 }  // namespace ringkeep::cli

@@ -85,20 +85,23 @@ Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
                             {"cache", refusal.cache},
                             {"feature", refusal.feature},
                             {"reason", refusal.reason}});
-  return Json{{"runnable", plan.runnable()},
-              {"layers", std::move(layers)},
-              {"totals",
-               {{"weights_bytes", totals.weights ? Json(*totals.weights) : Json(nullptr)},
-                {"kv_bytes", plan.kv_bytes},
-                {"kv_prefill_bytes", plan.kv_prefill_bytes},
-                {"prefix_cache_bytes", plan.prefix_cache_bytes},
-                {"scratch_bytes", totals.scratch ? Json(*totals.scratch) : Json(nullptr)}}},
-              {"budget", plan.budget > 0
-                             ? Json{{"bytes", plan.budget},
-                                    {"codec", plan.budget_codec.empty() ? Json(nullptr)
-                                                                        : Json(plan.budget_codec)}}
-                             : Json(nullptr)},
-              {"refusals", std::move(refusals)}};
+  return Json{
+      {"runnable", plan.runnable()},
+      {"layers", std::move(layers)},
+      {"totals",
+       {{"weights_bytes", totals.weights ? Json(*totals.weights) : Json(nullptr)},
+        {"kv_bytes", plan.kv_bytes},
+        {"kv_prefill_bytes", plan.kv_prefill_bytes},
+        {"prefix_cache_bytes", plan.prefix_cache_bytes},
+        {"scratch_bytes", totals.scratch ? Json(*totals.scratch) : Json(nullptr)}}},
+      {"budget",
+       plan.budget > 0
+           ? Json{{"bytes", plan.budget},
+                  {"codec", plan.budget_codec.empty() ? Json(nullptr) : Json(plan.budget_codec)}}
+           : Json(nullptr)},
+      {"memory", plan.kv_memory > 0 ? Json{{"bytes", plan.kv_memory}, {"tokens", plan.pool_tokens}}
+                                    : Json(nullptr)},
+      {"refusals", std::move(refusals)}};
 }
 
 void print_total(const char* name, std::optional<size_t> bytes) {

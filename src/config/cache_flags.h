@@ -13,6 +13,7 @@ struct CacheFlags {
   std::optional<std::string> kv_key_bits;  // overrides the K half of kv_bits: f16 8 6 5 4 3 2
   std::optional<std::string> kv_value_bits;
   size_t kv_budget = 0;                // bytes that the cache may take, codecs chosen; 0: kv_bits
+  size_t kv_memory = 0;                // bytes of the pool of pages; 0: parallel sequences' bound
   std::string kv_calibration;          // file of measured K balance factors, or empty
   std::string kv_scheme = "hadamard";  // hadamard | affine
   int kv_group_size = 0;               // 0: the scheme's default (hadamard: whole row; affine: 64)

@@ -1,27 +1,12 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <chrono>
-#include <list>
-#include <map>
 
-#include "engine/fingerprint.h"
-#include "engine/generation.h"
-#include "engine/mlx_cache.h"
-#include "engine/prefix_cache.h"
-#include "engine/saved_state.h"
-#include "engine/scheduler.h"
-#include "models/model.h"
+#include "engine/engine_state.h"
 #include "weights/calibration.h"
 
 namespace ringkeep::engine {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The factors of --kv-calibration, or none.
 Result<weights::KeyBalance> calibrated_balance(const CacheFlags& flags,
@@ -29,9 +14,6 @@ Result<weights::KeyBalance> calibrated_balance(const CacheFlags& flags,
   if (flags.kv_calibration.empty()) return weights::KeyBalance{};
   return RK_TRY(weights::load_calibration(flags.kv_calibration, checkpoint)).balance;
 }
-
-constexpr int64_t kSnapshotStride = 1024;  // tokens of a prompt between snapshots
-constexpr size_t kFinishedStats = 1024;    // finished generations whose statistics are kept
 
 }  // namespace
 
@@ -43,42 +25,6 @@ const char* finish_reason_name(FinishReason reason) {
   }
   return "";
 }
-
-struct Engine::State {
-  State(checkpoint::Checkpoint checkpoint, const kernels::Ops& ops, kernels::Device& device)
-      : ops(ops), checkpoint(std::move(checkpoint)), exec(device) {}
-
-  const kernels::Ops& ops;
-  checkpoint::Checkpoint checkpoint;
-  kernels::Exec exec;
-  EngineOptions options;
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  std::string tokenizer_sum;  // for saved caches
-  std::unique_ptr<models::Model> model;
-  std::unique_ptr<kv::Store> store;
-  std::unique_ptr<PrefixCache> prefixes;  // null: off
-  weights::KeyBalance balance;            // of the store's plan
-  int64_t max_rows = 0;
-  int64_t next_id = 1;
-  std::list<Generation> generations;  // in order of arrival
-  std::map<int64_t, GenerationStats> finished;
-  Buffer logits;  // [max_logit_rows, vocab] float32
-
-  Result<weights::KeyBalance> balance_for(const CacheFlags& flags, const kv::KvPlan& plan) const;
-  // A new, empty cache of that plan with its K balance. On failure the old one stays.
-  Status install(const CacheFlags& flags, const kv::KvPlan& plan);
-  // The model's forward with this engine's settings, which a lane may have changed.
-  Status forward(const models::Batch& batch);
-  int64_t context_limit() const { return store->plan().max_length(); }
-  Status run(const StepPlan& plan, std::vector<Generation*>& running, models::Batch& batch,
-             kv::KvBatch& kv_batch);
-  Event accept(Generation& generation, std::span<float> logits);
-  bool start(Generation& generation);
-  void keep(const Generation& generation);
-  void finish(Generation& generation);
-  CacheAccess access() { return {*store, ops, exec}; }
-  Fingerprint fingerprint();
-};
 
 Engine::Engine() = default;
 Engine::~Engine() = default;
@@ -99,7 +45,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   if (s.checkpoint.tokenizer.kind != TokenizerData::Kind::none)
     s.tokenizer = RK_TRY(text::Tokenizer::create(std::move(s.checkpoint.tokenizer)));
   s.options = options;
-  s.max_rows = std::max<int64_t>(plan.chunk, plan.parallel);
+  s.max_rows = plan.step_rows();
 
   const models::ModelOptions model_options{.max_rows = s.max_rows,
                                            .pack = {options.weight_bits, options.weight_group}};
@@ -130,7 +76,8 @@ Status Engine::State::install(const CacheFlags& flags, const kv::KvPlan& plan) {
   options.cache = flags;
   prefixes.reset();  // it holds snapshots of the old store
   store = std::move(fresh);
-  balance = std::move(fresh_balance);
+  balance = std::make_shared<const weights::KeyBalance>(std::move(fresh_balance));
+  admission.emplace(plan, options.reserve_tokens);
   if (plan.prefix_cache_bytes > 0) prefixes = std::make_unique<PrefixCache>(*store);
   return {};
 }
@@ -148,12 +95,16 @@ Status Engine::set_cache(const CacheFlags& flags) {
                       s.generations.size());
   auto plan = RK_TRY(kv::make_plan(config(), flags, s.ops));
   if (!plan.runnable()) return kv::refusal_error(plan);
-  if (const int64_t rows = std::max<int64_t>(plan.chunk, plan.parallel); rows > s.max_rows)
+  if (const int64_t rows = plan.step_rows(); rows > s.max_rows)
     return make_error(ErrorKind::usage,
                       "the cache asks for steps of {} rows (--chunk, --parallel), the engine was "
                       "loaded for {} at most",
                       rows, s.max_rows);
   return s.install(flags, plan);
+}
+
+void Engine::set_heartbeat(std::function<void()> heartbeat) {
+  state_->model->set_heartbeat(std::move(heartbeat));
 }
 
 void Engine::observe_keys(models::KeyStatistics* statistics) {
@@ -180,259 +131,6 @@ size_t Engine::weight_bytes() const { return state_->model->weights().packed_byt
 size_t Engine::decode_weight_bytes() const { return state_->model->weights().decode_bytes; }
 size_t Engine::scratch_bytes() const {
   return state_->model->activation_bytes() + state_->exec.scratch_bytes() + state_->logits.size();
-}
-
-Result<int64_t> Engine::submit(Request request) {
-  State& s = *state_;
-  const int64_t vocab = config().vocab_size;
-  if (request.tokens.empty()) return make_error(ErrorKind::usage, "the prompt is empty");
-  for (const int32_t token : request.tokens)
-    if (token < 0 || token >= vocab)
-      return make_error(ErrorKind::usage, "prompt token {} is outside the vocabulary of {}", token,
-                        vocab);
-  RK_TRY(validate(request.sampling, vocab));
-  const int64_t length = static_cast<int64_t>(request.tokens.size());
-  const int64_t before = request.after ? s.store->snapshot_length(*request.after) : 0;
-  if (before + length > s.context_limit())
-    return input_error("the prompt has {} tokens, the context (--ctx) holds {}", before + length,
-                       s.context_limit());
-  if (request.after && request.sampling.repetition_penalty != 1.0f)
-    return make_error(ErrorKind::usage,
-                      "repetition_penalty {}: the {} tokens of the loaded cache are not known",
-                      request.sampling.repetition_penalty, before);
-  request.tokens.insert(request.tokens.begin(), static_cast<size_t>(before), kUnknownToken);
-  s.generations.emplace_back(s.next_id, std::move(request));
-  return s.next_id++;
-}
-
-bool Engine::idle() const { return state_->generations.empty(); }
-
-void Engine::cancel(int64_t id) {
-  State& s = *state_;
-  for (auto& generation : s.generations)
-    if (generation.id == id) {
-      s.keep(generation);
-      s.finish(generation);
-      s.generations.remove_if([id](const Generation& g) { return g.id == id; });
-      return;
-    }
-}
-
-GenerationStats Engine::stats(int64_t id) const {
-  for (const auto& generation : state_->generations)
-    if (generation.id == id) return generation.stats;
-  const auto found = state_->finished.find(id);
-  return found == state_->finished.end() ? GenerationStats{} : found->second;
-}
-
-// A sequence for the generation, from the longest known prefix; false while all are taken.
-bool Engine::State::start(Generation& g) {
-  std::optional<PrefixCache::Hit> hit;
-  if (g.request.after)
-    hit = PrefixCache::Hit{*g.request.after, store->snapshot_length(*g.request.after)};
-  else if (prefixes)
-    hit = prefixes->find(g.tokens, g.request.cache_salt);
-  auto sequence = hit ? store->thaw(hit->snapshot, hit->length) : store->open();
-  if (!sequence.ok()) return false;
-  g.sequence = *sequence;
-  g.cached = g.stats.cached_tokens = hit ? hit->length : 0;
-  if (!prefixes || g.request.after) return true;
-  g.snapshots = g.request.snapshot_at;
-  for (int64_t n = kSnapshotStride; n < g.prompt_size; n += kSnapshotStride)
-    g.snapshots.push_back(n);
-  g.snapshots.push_back(g.prompt_size - 1);
-  std::erase_if(g.snapshots, [&](int64_t n) { return n <= g.cached || n >= g.prompt_size; });
-  std::ranges::sort(g.snapshots, std::greater());
-  g.snapshots.erase(std::unique(g.snapshots.begin(), g.snapshots.end()), g.snapshots.end());
-  return true;
-}
-
-// Keeps the present state of the generation's sequence for requests that begin alike.
-void Engine::State::keep(const Generation& g) {
-  if (prefixes && !g.request.after && g.sequence >= 0 && g.cached > 0)
-    prefixes->insert(std::span(g.tokens).first(static_cast<size_t>(g.cached)), g.request.cache_salt,
-                     g.sequence);
-}
-
-void Engine::State::finish(Generation& generation) {
-  if (generation.sequence >= 0) store->close(generation.sequence);
-  generation.sequence = -1;
-  finished[generation.id] = generation.stats;
-  if (finished.size() > kFinishedStats) finished.erase(finished.begin());
-}
-
-// Forward of the planned rows; batch and kv_batch hold what ran.
-Status Engine::State::run(const StepPlan& plan, std::vector<Generation*>& running,
-                          models::Batch& batch, kv::KvBatch& kv_batch) {
-  std::vector<kv::StepEntry> entries;
-  for (size_t i = 0; i < plan.entries.size(); ++i) {
-    const Generation& g = *running[i];
-    const int64_t rows = plan.entries[i].rows;
-    entries.push_back(
-        {.sequence = g.sequence, .row0 = static_cast<int64_t>(batch.tokens.size()), .rows = rows});
-    for (int64_t r = g.cached; r < g.cached + rows; ++r) {
-      batch.tokens.push_back(g.tokens[static_cast<size_t>(r)]);
-      batch.positions.push_back(static_cast<int32_t>(r));
-    }
-  }
-  kv_batch = RK_TRY(store->begin_step(entries));
-  batch.kv = &kv_batch;
-  Status status = forward(batch);
-  if (!status.ok())
-    for (const auto& entry : entries) store->abort_step(entry.sequence);
-  return status;
-}
-
-// The next token from the logits: what the reader may see of it, and whether the reply ends.
-Event Engine::State::accept(Generation& g, std::span<float> row) {
-  Event event{.id = g.id};
-  auto sampled = g.sampler.sample(row, g.prompt(), g.output(), g.request.top_logprobs);
-  if (!sampled.ok()) {
-    event.error = sampled.error();
-    return event;
-  }
-  const int32_t token = sampled->token;
-  g.tokens.push_back(token);
-  ++g.stats.generated_tokens;
-  event.tokens.push_back(token);
-  if (g.request.top_logprobs >= 0) event.logprobs.push_back(std::move(*sampled));
-
-  const bool ends =
-      tokenizer != nullptr && tokenizer->ends_generation(token) && !g.request.ignore_eos;
-  if (ends) {
-    event.finish = FinishReason::stop;
-  } else {
-    if (tokenizer != nullptr)
-      event.text = g.decoder.push(tokenizer->bytes(token, g.request.show_control));
-    const bool full = static_cast<int64_t>(g.tokens.size()) >= context_limit();
-    const bool enough =
-        g.request.max_tokens >= 0 && g.stats.generated_tokens >= g.request.max_tokens;
-    if (g.decoder.stopped())
-      event.finish = FinishReason::stop;
-    else if (full || enough)
-      event.finish = FinishReason::length;
-  }
-  if (event.finish != FinishReason::none && !g.decoder.stopped()) event.text += g.decoder.finish();
-  return event;
-}
-
-std::vector<Event> Engine::step() {
-  State& s = *state_;
-  std::vector<Event> events;
-  std::vector<Job> jobs;
-  for (auto& g : s.generations) {
-    if (g.request.max_tokens == 0) {
-      events.push_back({.id = g.id, .finish = FinishReason::length});
-      continue;
-    }
-    if (g.sequence < 0 && !s.start(g)) continue;
-    jobs.push_back(
-        {g.id, g.pending(), std::min(s.store->max_step_rows(g.sequence), g.rows_to_snapshot())});
-  }
-
-  const auto start = Clock::now();
-  const StepPlan plan = schedule(jobs, s.max_rows);
-  std::vector<Generation*> running;
-  for (const auto& entry : plan.entries)
-    for (auto& g : s.generations)
-      if (g.id == entry.id) running.push_back(&g);
-
-  models::Batch batch;
-  kv::KvBatch kv_batch;
-  if (!plan.entries.empty()) {
-    Status status = s.run(plan, running, batch, kv_batch);
-    int64_t row = 0;
-    for (size_t i = 0; i < running.size(); ++i) {
-      Generation& g = *running[i];
-      const auto& entry = plan.entries[i];
-      row += entry.rows;
-      Status committed = status.ok() ? s.store->commit(g.sequence, entry.rows, s.exec) : status;
-      if (!committed.ok()) {
-        events.push_back({.id = g.id, .error = committed.error()});
-        continue;
-      }
-      const bool prefill = g.prefilling();
-      g.cached += entry.rows;
-      if (!g.snapshots.empty() && g.snapshots.back() == g.cached) {
-        s.keep(g);
-        g.snapshots.pop_back();
-      }
-      if (entry.sample) {
-        const int64_t last = row - 1;
-        s.model->logits({&last, 1}, s.logits.as<float>(), s.exec);
-        events.push_back(
-            s.accept(g, std::span(s.logits.as<float>(), static_cast<size_t>(config().vocab_size))));
-      }
-      (prefill ? g.stats.prefill_seconds : g.stats.decode_seconds) += seconds_since(start);
-    }
-  }
-  for (const auto& event : events) {
-    if (event.finish == FinishReason::none && !event.error.has_value()) continue;
-    s.generations.remove_if([&](Generation& g) {
-      if (g.id != event.id) return false;
-      if (!event.error.has_value()) s.keep(g);
-      s.finish(g);
-      return true;
-    });
-  }
-  return events;
-}
-
-Fingerprint Engine::State::fingerprint() {
-  return make_fingerprint({.checkpoint = checkpoint,
-                           .tokenizer = tokenizer_sum,
-                           .balance = balance,
-                           .plan = store->plan(),
-                           .exact = options.exact,
-                           .weight_bits = options.weight_bits,
-                           .weight_group = options.weight_group});
-}
-
-Status Engine::save_cache(std::span<const int32_t> tokens, const std::string& path) {
-  State& s = *state_;
-  RK_CHECK(s.prefixes != nullptr, "there is no prefix cache");
-  const auto hit = s.prefixes->find(tokens, 0);
-  if (!hit)
-    return make_error(ErrorKind::refused,
-                      "{}: not saved: a snapshot of {} tokens does not fit --prefix-cache-bytes {}",
-                      path, tokens.size(), plan().prefix_cache_bytes);
-  const kv::SequenceId sequence = RK_TRY(s.store->thaw(hit->snapshot, hit->length));
-  Status status = write_saved_state(
-      s.access(), sequence, tokens.first(static_cast<size_t>(hit->length)), s.fingerprint(), path);
-  s.store->close(sequence);
-  return status;
-}
-
-Result<LoadedCache> Engine::load_cache(const std::string& path) {
-  State& s = *state_;
-  RK_CHECK(s.prefixes != nullptr, "there is no prefix cache");
-  const MappedFile file = RK_TRY(MappedFile::open(path));
-  LoadedCache loaded;
-  kv::SequenceId sequence = -1;
-  if (RK_TRY(holds_mlx_cache(file.bytes(), path))) {
-    const MlxCache cache = RK_TRY(parse_mlx_cache(file.bytes(), path));
-    sequence = RK_TRY(restore_mlx_cache(s.access(), cache, path));
-    loaded.length = cache.length;
-    loaded.note = describe_rounding(cache);
-    auto snapshot = s.store->freeze(sequence);
-    if (snapshot.ok()) loaded.snapshot = *snapshot;
-  } else {
-    const SavedState state = RK_TRY(parse_saved_state(file.bytes(), path));
-    RK_TRY(check_saved_state_sum(file.bytes(), path));
-    for (const int32_t token : state.tokens)
-      if (token < 0 || token >= config().vocab_size)
-        return input_error("{}: token {} is outside the vocabulary of {}", path, token,
-                           config().vocab_size);
-    sequence = RK_TRY(restore_saved_state(s.access(), state, s.fingerprint(), path));
-    loaded.length = static_cast<int64_t>(state.tokens.size());
-    if (s.prefixes->insert(state.tokens, 0, sequence)) loaded.tokens = state.tokens;
-  }
-  const size_t bytes = s.store->freeze_bytes(sequence);
-  s.store->close(sequence);
-  if (!loaded.snapshot && loaded.tokens.empty())
-    return make_error(ErrorKind::refused, "{}: it needs {} bytes, --prefix-cache-bytes is {}", path,
-                      bytes, plan().prefix_cache_bytes);
-  return loaded;
 }
 
 Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t begin, int64_t end,

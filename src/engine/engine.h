@@ -30,22 +30,29 @@ struct EngineOptions {
   bool exact = false;   // float32 activations in the weight products
   int weight_bits = 0;  // quantize dense weights while loading; 0: as they are
   int weight_group = 64;
+  int64_t max_queue = 0;  // requests that wait beyond those there is place for; 0: any number
+  int64_t reserve_tokens = 1024;  // pages are set aside for a reply's next so many tokens, or fewer
 };
 
 struct Request {
   std::vector<int32_t> tokens;  // the prompt, BOS included where the model wants one
   SamplingParams sampling;
-  int64_t max_tokens = -1;        // < 0: until the context ends
-  std::vector<std::string> stop;  // stop strings
-  bool ignore_eos = false;
-  bool show_control = false;  // control tokens appear in the text, as they are spelled
+  int64_t max_tokens = -1;           // < 0: until the context ends
+  std::vector<std::string> stop;     // stop strings
+  std::vector<int32_t> stop_tokens;  // further ids that end the reply and are not shown
+  bool ignore_eos = false;           // a constraint's end of generation ends the reply nevertheless
+  bool show_control = false;         // control tokens appear in the text, as they are spelled
   int top_logprobs = -1;
   // Prefix reuse (docs/kv-cache.md): further token counts within the prompt to keep a snapshot of,
   // the ends of messages; and what else but tokens a prefix must agree in (adapter, images).
   std::vector<int64_t> snapshot_at;
   uint64_t cache_salt = 0;
+  bool reuse_prefix = true;  // false: the whole prompt is run, whatever is known
   // What the reply may be (structured output); null: anything. Not shared with another request.
   std::shared_ptr<text::TokenConstraint> constraint;
+  // An earlier request with the same tokens, whose prompt rows are shared (n > 1); 0: none. Gone or
+  // set back, it is no harm: the prompt is found in the prefix cache or run again.
+  int64_t fork_of = 0;
   // Goes on from a cache whose tokens are not known (LoadedCache); `tokens` follow it. The
   // repetition penalty, which looks at the whole prompt, is refused.
   std::optional<kv::SnapshotId> after;
@@ -81,6 +88,27 @@ struct GenerationStats {
   double decode_seconds = 0.0;
 };
 
+// Counts since the engine was loaded, apart from the first two.
+struct ServingStats {
+  int64_t running = 0;  // requests in the cache
+  int64_t waiting = 0;  // for a place, those set back included
+  int64_t preemptions = 0;
+  int64_t steps = 0;
+  int64_t prompt_tokens = 0;  // of requests that began
+  int64_t cached_tokens = 0;  // of those, not run: from the prefix cache, a file or another request
+  int64_t generated_tokens = 0;
+  int64_t prefix_hits = 0;  // requests with cached tokens
+};
+
+// A request as the cache holds it.
+struct SequenceView {
+  int64_t id = 0;
+  bool running = false;  // false: it waits for a place
+  int64_t length = 0;    // tokens in the cache
+  GenerationStats stats;
+  std::vector<std::vector<int32_t>> pages;  // [groups of the plan] physical pages, oldest first
+};
+
 class Engine {
  public:
   // Plans the cache (all refusals, kind `refused`), loads the weights, allocates.
@@ -100,13 +128,18 @@ class Engine {
   size_t decode_weight_bytes() const;        // weight bytes that one decode step reads
   size_t scratch_bytes() const;              // activations and kernel scratch
 
-  // Adds a generation. Errors: usage (empty prompt, bad sampling), input (prompt longer than ctx).
+  // Adds a generation. Errors: usage (empty prompt, bad sampling, fork_of), input (prompt longer
+  // than ctx), busy (the queue is full).
   Result<int64_t> submit(Request request);
   // One step over all running generations: a prefill chunk or one decode row each.
   std::vector<Event> step();
   bool idle() const;
   void cancel(int64_t id);
   GenerationStats stats(int64_t id) const;  // of a running generation or the last finished ones
+  ServingStats serving() const;
+  std::vector<SequenceView> sequences() const;  // in order of arrival
+  // Called in step(), on its thread, at least once a layer: a slow step is not a dead engine.
+  void set_heartbeat(std::function<void()> heartbeat);
 
   // Measures the queries and keys of every row that runs from now on (calibration), as they enter
   // the cache: with an f16 or affine cache, those of the model. Null: no more.

@@ -1,9 +1,11 @@
 // One generation in progress: its tokens, its sequence in the cache, and what it has shown so far.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/admission.h"
 #include "engine/engine.h"
 #include "text/stream_decoder.h"
 
@@ -12,10 +14,12 @@ namespace ringkeep::engine {
 constexpr int32_t kUnknownToken = -1;  // of a cache that came without its tokens
 
 struct Generation {
-  Generation(int64_t id, Request request)
+  // `limit`: tokens that it may come to.
+  Generation(int64_t id, Request request, int64_t limit)
       : id(id),
         tokens(request.tokens),
         prompt_size(static_cast<int64_t>(tokens.size())),
+        ticket{.id = id, .known = prompt_size, .limit = limit},
         sampler(request.sampling),
         decoder(request.stop),
         request(std::move(request)) {
@@ -25,8 +29,11 @@ struct Generation {
   int64_t id;
   std::vector<int32_t> tokens;  // prompt, then output
   int64_t prompt_size;
-  int64_t cached = 0;              // tokens whose rows are committed
-  kv::SequenceId sequence = -1;    // -1: waiting for a free sequence
+  Ticket ticket;                   // what of it is in the cache; kept up to date with `tokens`
+  kv::SequenceId sequence = -1;    // -1: waits, or runs without one yet
+  int64_t leader = 0;              // runs, and takes over this one's rows at the end of its prompt
+  bool begun = false;              // counted among those that have begun
+  std::optional<int64_t> found;    // tokens that the prefix cache held when it began to wait
   std::vector<int64_t> snapshots;  // lengths at which one is to be kept, descending
   Sampler sampler;
   text::StreamDecoder decoder;
@@ -35,10 +42,14 @@ struct Generation {
 
   // Most rows of the next step, so that it ends where a snapshot is due.
   int64_t rows_to_snapshot() const {
-    return snapshots.empty() ? pending() : snapshots.back() - cached;
+    return snapshots.empty() ? ticket.pending() : snapshots.back() - ticket.cached;
   }
-  int64_t pending() const { return static_cast<int64_t>(tokens.size()) - cached; }
-  bool prefilling() const { return cached < prompt_size; }
+  bool prefilling() const { return ticket.cached < prompt_size; }
+  void add(int32_t token) {
+    tokens.push_back(token);
+    ++ticket.known;
+    ++stats.generated_tokens;
+  }
   std::span<const int32_t> prompt() const {
     return std::span(tokens).first(static_cast<size_t>(prompt_size));
   }

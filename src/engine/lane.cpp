@@ -10,7 +10,8 @@ Result<std::unique_ptr<Lane>> Lane::create(Engine& engine, const CacheFlags& cac
   const auto plan = RK_TRY(kv::make_plan(engine.config(), cache, engine.ops()));
   if (!plan.runnable()) return kv::refusal_error(plan);
   std::unique_ptr<Lane> lane(new Lane(engine, exact));
-  lane->balance_ = RK_TRY(engine.key_balance(cache, plan));
+  lane->balance_ =
+      std::make_shared<const weights::KeyBalance>(RK_TRY(engine.key_balance(cache, plan)));
   lane->store_ = RK_TRY(kv::Store::create(plan, engine.exec().device(), engine.ops()));
   lane->logits_ = RK_TRY(Buffer::allocate(
       static_cast<size_t>(engine.model().max_logit_rows() * engine.config().vocab_size) *

@@ -34,7 +34,7 @@ class Lane {
 
   Engine& engine_;
   bool exact_;
-  weights::KeyBalance balance_;
+  std::shared_ptr<const weights::KeyBalance> balance_;
   std::unique_ptr<kv::Store> store_;
   Buffer logits_;  // [max_logit_rows, vocab]
 };

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cfloat>
 #include <cmath>
+#include <limits>
 #include <unordered_map>
 
 #include "engine/sampling.h"
@@ -21,6 +22,8 @@ struct Candidate {
 bool better(const Candidate& a, const Candidate& b) {
   return (a.logit > b.logit) | ((a.logit == b.logit) & (a.token < b.token));
 }
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 struct Scan {
   float max = -FLT_MAX;
@@ -120,6 +123,21 @@ void apply_penalties(const SamplingParams& params, std::span<float> logits,
           params.presence_penalty + params.frequency_penalty * static_cast<float>(count);
     }
   }
+}
+
+// Makes what is not allowed kForbidden: its weight is 0 in all that follows. False when nothing is
+// allowed.
+bool forbid(std::span<const uint64_t> allowed, std::span<float> logits) {
+  bool any = false;
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    const size_t first = word * 64, n = std::min<size_t>(64, logits.size() - first);
+    const uint64_t bits = allowed[word] & (~uint64_t{0} >> (64 - n));
+    any = any || bits != 0;
+    if (bits == ~uint64_t{0}) continue;
+    for (size_t i = 0; i < n; ++i)
+      if ((bits >> i & 1) == 0) logits[first + i] = kForbidden;
+  }
+  return any;
 }
 
 // The k most preferred, in order of preference.
@@ -274,7 +292,8 @@ Status validate(const SamplingParams& p, int64_t vocab_size) {
 Sampler::Sampler(SamplingParams params) : params_(std::move(params)), random_(params_.seed) {}
 
 Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t> prompt,
-                                std::span<const int32_t> output, int top_logprobs) {
+                                std::span<const int32_t> output, int top_logprobs,
+                                text::TokenConstraint* constraint) {
   RK_CHECK(!logits.empty());
   Scan state = scan(logits);
   if (!state.finite) {
@@ -302,6 +321,15 @@ Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t
       return make_error(ErrorKind::runtime, "a logit is too large for the penalties at step {}",
                         output.size());
     }
+  }
+  if (constraint != nullptr) {
+    // After bias and penalties, which change every token apart from others: as if it were before.
+    allowed_.assign((logits.size() + 63) / 64, ~uint64_t{0});
+    constraint->mask(allowed_);
+    if (!forbid(allowed_, logits))
+      return make_error(ErrorKind::runtime, "the constraint lets no token follow at step {}",
+                        output.size());
+    state.max = scan(logits).max;
   }
   if (params_.temperature < kGreedyTemperature) {
     result.token =

@@ -1,5 +1,6 @@
-// Sampling parameters and the sampler. Order, on every path: bias, penalties (by token history),
-// top-k, top-p, min-p, temperature last. Temperatures below 1e-5 are greedy.
+// Sampling parameters and the sampler. Order, on every path: what a constraint forbids, bias,
+// penalties (by token history), top-k, top-p, min-p, temperature last. Temperatures below 1e-5 are
+// greedy.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/token_constraint.h"
 
 namespace ringkeep::engine {
 
@@ -42,13 +44,17 @@ class Sampler {
  public:
   explicit Sampler(SamplingParams params);
   // logits [vocab] are changed in place. `prompt` and `output` are the token history.
-  // top_logprobs < 0: no log-probabilities. Fails (runtime) on a non-finite logit.
+  // top_logprobs < 0: no log-probabilities; those given are of the unmasked softmax. `constraint`:
+  // tokens that it forbids are never sampled; null: none. Fails (runtime) on a non-finite logit, or
+  // when nothing may follow.
   Result<Sampled> sample(std::span<float> logits, std::span<const int32_t> prompt,
-                         std::span<const int32_t> output, int top_logprobs = -1);
+                         std::span<const int32_t> output, int top_logprobs = -1,
+                         text::TokenConstraint* constraint = nullptr);
 
  private:
   SamplingParams params_;
   std::mt19937_64 random_;
+  std::vector<uint64_t> allowed_;  // [ceil(vocab / 64)] what the constraint lets follow
 };
 
 }  // namespace ringkeep::engine

@@ -24,8 +24,11 @@ struct StepPlan {
   int64_t rows = 0;
 };
 
-// Rows for at most `max_rows`, jobs in order of arrival: first one row for each decoding job, so
-// that a long prompt does not stall running replies, then prompt chunks while there is room.
+// Rows for at most `max_rows`, jobs in order of arrival. First one row for each decoding job, so
+// that a long prompt does not stall running replies. Then prompts: half of the room in order of
+// arrival, so that each of them comes to its end; the other half to those with the fewest rows
+// left, so that a short prompt does not wait for a long one. What one half leaves over the other
+// takes.
 StepPlan schedule(std::span<const Job> jobs, int64_t max_rows);
 
 }  // namespace ringkeep::engine

@@ -7,6 +7,7 @@ Result<PagePool> PagePool::create(const GroupPlan& group, kernels::Device& devic
   pool.device_ = &device;
   pool.layers_ = group.layers.size();
   pool.page_bytes_ = group.page_bytes;
+  pool.limit_ = group.pages_total;
   const auto pages = static_cast<size_t>(group.pages_total + group.pages_snapshots);
   pool.memory_ = RK_TRY(device.allocate(pages * group.page_bytes * pool.layers_));
   pool.references_.assign(pages, 0);
@@ -15,7 +16,7 @@ Result<PagePool> PagePool::create(const GroupPlan& group, kernels::Device& devic
 }
 
 int32_t PagePool::take() {
-  RK_CHECK(available() > 0);
+  RK_CHECK(used_ < static_cast<int64_t>(references_.size()));
   int32_t page = next_;
   if (free_.empty()) {
     ++next_;
@@ -25,19 +26,29 @@ int32_t PagePool::take() {
   }
   references_[static_cast<size_t>(page)] = 1;
   ++used_;
+  ++owned_;
   return page;
 }
 
+void PagePool::share(int32_t page) {
+  if (owners(page) == 0) ++owned_;
+  ++references_[static_cast<size_t>(page)];
+}
+
 void PagePool::release(int32_t page) {
-  int32_t& count = references_[static_cast<size_t>(page)];
-  RK_CHECK(count > 0, "page {} released twice", page);
-  if (--count > 0) return;
+  RK_CHECK(owners(page) > 0, "page {} released twice", page);
+  drop_reference(page);
+  if (owners(page) == 0) --owned_;
+}
+
+void PagePool::drop_reference(int32_t page) {
+  if (--references_[static_cast<size_t>(page)] > 0) return;
   free_.insert(page);
   --used_;
 }
 
 void PagePool::hold(int32_t page) {
-  share(page);
+  ++references_[static_cast<size_t>(page)];
   if (++holds_[static_cast<size_t>(page)] == 1) ++pages_held_;
 }
 
@@ -45,8 +56,8 @@ void PagePool::let_go(int32_t page) {
   int32_t& holds = holds_[static_cast<size_t>(page)];
   RK_CHECK(holds > 0, "page {} is held by no snapshot", page);
   if (--holds == 0) --pages_held_;
-  release(page);
-  if (references(page) > 0) return;
+  drop_reference(page);
+  if (references_[static_cast<size_t>(page)] > 0) return;
   for (size_t layer = 0; layer < layers_; ++layer)
     device_->discard(layer_data(layer) + static_cast<size_t>(page) * page_bytes_, page_bytes_);
 }

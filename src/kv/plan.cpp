@@ -33,6 +33,11 @@ Status check_flags(const CacheFlags& flags) {
   RK_TRY(check_range("--chunk", flags.chunk, 1, kMaxIndices));
   RK_TRY(check_range("the rollback margin", flags.rollback, 0, kMaxIndices));
   RK_TRY(check_range("--parallel", flags.parallel, 1, kMaxParallel));
+  if (flags.kv_memory > 0 && flags.kv_budget > 0)
+    return make_error(
+        ErrorKind::usage,
+        "--kv-budget chooses codecs for the whole of --parallel sequences, --kv-memory "
+        "makes them share less: give one of them");
   RK_TRY(check_range("--prefix-cache-bytes", flags.prefix_cache_bytes, -1,
                      std::numeric_limits<int64_t>::max()));
   if (flags.keep > 0 && flags.max_kv_size == 0)
@@ -58,14 +63,13 @@ class Planner {
       : config_(config), flags_(flags), ops_(ops), groups_(plan_, ops) {}
 
   Result<KvPlan> make() {
-    RK_TRY(check_flags(flags_));
     full_ = RK_TRY(codec_for(flags_, LayerKind::full));
     sliding_ = RK_TRY(codec_for(flags_, LayerKind::sliding));
     hot_bits_ = RK_TRY(hot_bits(flags_));
     settle_sizes();
     settle_codecs();
     for (size_t i = 0; i < config_.layers.size(); ++i) plan_layer(static_cast<int>(i));
-    groups_.add_totals();
+    groups_.add_totals(flags_.kv_memory);
     groups_.add_snapshots(flags_.prefix_cache_bytes);
     warn_about_groups();
     warn_about_hot();
@@ -337,6 +341,7 @@ class Planner {
 
 Result<KvPlan> make_plan(const ModelConfig& config, const CacheFlags& flags,
                          const kernels::Ops& ops) {
+  RK_TRY(check_flags(flags));
   if (flags.kv_budget > 0) return plan_for_budget(config, flags, ops);
   return Planner(config, flags, ops).make();
 }

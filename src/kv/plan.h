@@ -2,6 +2,7 @@
 // before any model call and without weights.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,12 +50,13 @@ struct GroupPlan {
   int64_t keep = 0;
   int64_t chunk_size = 0;
   bool before_start = false;    // the f16 group of sequences shorter than --quantized-kv-start
+  bool after_start = false;     // of sequences that have passed it
   bool hot = false;             // the hot tier of another group of the same layers (--kv-hot)
   std::vector<int> layers;      // model layer indices, in storage order (shared ones excluded)
   size_t page_bytes = 0;        // of one layer
   int64_t pages_decode = 0;     // bound of one sequence while decoding
   int64_t pages_prefill = 0;    // further pages that exist only while prefilling
-  int64_t pages_total = 0;      // of the sequences' share of the pool
+  int64_t pages_total = 0;      // that sequences may own, all together
   int64_t pages_snapshots = 0;  // further pages that snapshots may come to hold
 };
 
@@ -68,6 +70,8 @@ struct KvPlan {
   int64_t rollback = 0;
   int64_t quantized_start = 0;  // 0 also when nothing is quantized
   int parallel = 1;
+  size_t kv_memory = 0;           // --kv-memory; 0: every sequence may come to its bound
+  int64_t pool_tokens = 0;        // that full layers hold in all; 0: there is no such layer
   size_t kv_bytes = 0;            // all sequences, while decoding
   size_t kv_prefill_bytes = 0;    // further bytes that exist only while prefilling
   size_t prefix_cache_bytes = 0;  // further bytes that snapshots may hold
@@ -77,6 +81,8 @@ struct KvPlan {
   bool runnable() const { return refusals.empty(); }
   // Rows that a sequence may hold: ctx, or with --max-kv-size as many as an index can count.
   int64_t max_length() const { return max_kv_size > 0 ? kMaxIndices : ctx; }
+  // Most rows of a step, all sequences together.
+  int64_t step_rows() const { return std::max<int64_t>(chunk, parallel); }
   // Whether a sequence ever passes --quantized-kv-start, and so moves to the quantized groups.
   bool crosses_start() const { return quantized_start > 0 && quantized_start < max_length(); }
 };

@@ -116,6 +116,12 @@ std::string format_plan(const KvPlan& plan) {
   if (!plan.budget_codec.empty())
     text += fmt::format("\nkv-budget {}: chose --kv-bits {}", bytes_text(plan.budget),
                         plan.budget_codec);
+  if (plan.kv_memory > 0) {
+    text += fmt::format("\nkv-memory {}:", bytes_text(plan.kv_memory));
+    text += plan.pool_tokens > 0
+                ? fmt::format(" {} tokens in full layers, all sequences together", plan.pool_tokens)
+                : fmt::format(" less than every sequence's bound");
+  }
   text += fmt::format("\ncache {} while decoding, {} more while prefilling\n",
                       bytes_text(plan.kv_bytes), bytes_text(plan.kv_prefill_bytes));
   if (plan.prefix_cache_bytes > 0)

@@ -12,7 +12,18 @@ using kernels::KvGeometry;
 namespace {
 
 // A pool larger than this is no address space of a 64-bit machine (2^47 bytes of user space).
-constexpr unsigned __int128 kMaxPoolBytes = static_cast<unsigned __int128>(1) << 46;
+using Bytes = unsigned __int128;
+constexpr Bytes kMaxPoolBytes = Bytes{1} << 46;
+
+// One page of every layer.
+size_t page_bytes(const GroupPlan& group) { return group.page_bytes * group.layers.size(); }
+
+// Pages of a bounded group for some sequences: what each holds while decoding, and what the rows of
+// one step add to that, which is no more for many sequences than for one and a page for each.
+int64_t pages_of(const GroupPlan& group, int64_t sequences, int64_t step_rows) {
+  return sequences * group.pages_decode +
+         std::min(sequences * group.pages_prefill, pages_for(step_rows) + sequences);
+}
 
 }  // namespace
 
@@ -46,6 +57,7 @@ void PlanGroups::size_group(GroupPlan& group, const KvGeometry& geometry) const 
   const bool coded = plan_.quantized_start > 0 && !group.before_start &&
                      !(geometry.k.halves() && geometry.v.halves());
   int64_t length = plan_.max_length();
+  group.after_start = coded;
   if (group.before_start) length = std::min(length, plan_.quantized_start);
   if (coded && !plan_.crosses_start()) length = 0;
   const Sight sight = sight_of(group);
@@ -66,14 +78,60 @@ void PlanGroups::size_layer(LayerPlan& layer) const {
   }
 }
 
-void PlanGroups::add_totals() {
-  for (LayerPlan& layer : plan_.layers) size_layer(layer);
-  unsigned __int128 decode = 0, prefill = 0;
+bool PlanGroups::grows(const GroupPlan& group) const {
+  return sight_of(group).keeps_all(plan_.max_length()) &&
+         !(group.before_start && plan_.crosses_start());
+}
+
+// Bounded groups keep the pages of all sequences where there is room for them beside one sequence
+// of the full length, or else of as many sequences as there is. Groups that grow take the rest, the
+// same number of tokens each.
+void PlanGroups::deal(size_t memory) {
+  const int64_t sequences = plan_.parallel;
+  Bytes all = 0, alone = 0, grown = 0;
+  size_t growing_page = 0;
   for (const GroupPlan& group : plan_.groups) {
-    const auto page = static_cast<unsigned __int128>(group.page_bytes) * group.layers.size() *
-                      static_cast<unsigned>(plan_.parallel);
-    decode += page * static_cast<uint64_t>(group.pages_decode);
-    prefill += page * static_cast<uint64_t>(group.pages_prefill);
+    const auto one = static_cast<uint64_t>(group.pages_decode + group.pages_prefill);
+    all += Bytes{page_bytes(group)} * static_cast<uint64_t>(group.pages_total);
+    alone += Bytes{page_bytes(group)} * one;
+    if (!grows(group) || one == 0) continue;
+    grown += Bytes{page_bytes(group)} * one;
+    growing_page += page_bytes(group);
+  }
+  if (memory >= all) return;
+  if (memory < alone)
+    return plan_.refusals.push_back(
+        {-1, "", "kv-memory",
+         fmt::format("--kv-memory {} bytes is too small: one sequence of {} tokens takes {} bytes; "
+                     "lower --ctx or --chunk, or bound it with --max-kv-size",
+                     memory, plan_.ctx, static_cast<size_t>(alone))});
+  const auto bounded = [&](int64_t n) {
+    Bytes bytes = 0;
+    for (const GroupPlan& group : plan_.groups)
+      if (!grows(group))
+        bytes +=
+            Bytes{page_bytes(group)} * static_cast<uint64_t>(pages_of(group, n, plan_.step_rows()));
+    return bytes;
+  };
+  int64_t windows = 1;  // sequences that bounded groups have their pages for
+  while (windows < sequences && bounded(windows + 1) + grown <= memory) ++windows;
+  const size_t rest = memory - static_cast<size_t>(bounded(windows));
+  const auto pages = growing_page > 0 ? static_cast<int64_t>(rest / growing_page) : 0;
+  for (GroupPlan& group : plan_.groups)
+    group.pages_total = std::min(
+        group.pages_total, grows(group) ? pages : pages_of(group, windows, plan_.step_rows()));
+  plan_.kv_memory = memory;
+}
+
+void PlanGroups::add_totals(size_t memory) {
+  for (LayerPlan& layer : plan_.layers) size_layer(layer);
+  if (memory > 0) deal(memory);
+  Bytes decode = 0, prefill = 0;
+  for (const GroupPlan& group : plan_.groups) {
+    const int64_t decoding = std::min(group.pages_total, group.pages_decode * plan_.parallel);
+    decode += Bytes{page_bytes(group)} * static_cast<uint64_t>(decoding);
+    prefill += Bytes{page_bytes(group)} * static_cast<uint64_t>(group.pages_total - decoding);
+    if (grows(group) && group.pages_total > 0) plan_.pool_tokens = group.pages_total * kPageTokens;
     if (group.pages_total > kMaxIndices)
       plan_.refusals.push_back({-1, "", "size",
                                 fmt::format("the pool would hold {} pages, at most {} can be "
@@ -104,9 +162,8 @@ void PlanGroups::add_snapshots(int64_t bytes) {
                      budget, plan_.groups.size())});
   plan_.prefix_cache_bytes = budget;
   for (GroupPlan& group : plan_.groups)
-    group.pages_snapshots =
-        std::min(static_cast<int64_t>(budget / (group.page_bytes * group.layers.size())),
-                 std::max<int64_t>(0, kMaxIndices - group.pages_total));
+    group.pages_snapshots = std::min(static_cast<int64_t>(budget / page_bytes(group)),
+                                     std::max<int64_t>(0, kMaxIndices - group.pages_total));
 }
 
 }  // namespace ringkeep::kv

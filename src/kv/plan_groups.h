@@ -24,14 +24,17 @@ class PlanGroups {
 
   // The group for rows of the layer in `geometry`: an equal one of equal layers, or a new one.
   int join(const LayerPlan& layer, const kernels::KvGeometry& geometry, Role role);
-  // Once all layers have joined: bytes of every layer and of the whole, or refusals.
-  void add_totals();
+  // Once all layers have joined: bytes of every layer and of the whole, or refusals. `memory`: the
+  // pools take at most so much in all; 0: each sequence may come to its bound.
+  void add_totals(size_t memory);
   // Then: pages for snapshots of `bytes` in all; < 0: as much as the sequences may hold.
   void add_snapshots(int64_t bytes);
 
  private:
   void size_group(GroupPlan& group, const kernels::KvGeometry& geometry) const;
   void size_layer(LayerPlan& layer) const;
+  bool grows(const GroupPlan& group) const;  // with every token of a sequence
+  void deal(size_t memory);
 
   KvPlan& plan_;
   const kernels::Ops& ops_;

@@ -19,6 +19,8 @@ struct Sight {
   int64_t chunk_size = 0;  // > 0: chunked
   bool hot = false;        // the hot tier: of what is visible, the pages that reads_hot() names
 
+  // Whether a sequence of that length still holds all its pages.
+  bool keeps_all(int64_t length) const { return oldest(length) < kernels::kPageTokens; }
   // Rows with index >= q read nothing below it from this tier.
   int64_t hot_start(int64_t q) const {
     return hot ? std::max<int64_t>(0, q / kernels::kPageTokens - 1) * kernels::kPageTokens : 0;

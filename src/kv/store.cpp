@@ -174,6 +174,16 @@ Status Store::rollback(SequenceId id, int64_t rows) {
   return {};
 }
 
+bool Store::shares_tail(SequenceId id) const {
+  const Sequence& sequence = state_->at(id);
+  if (sequence.length % kPageTokens == 0) return false;
+  for (size_t g = 0; g < state_->groups.size(); ++g) {
+    const PageTable& table = sequence.tables[g];
+    if (!table.empty() && state_->groups[g].pool.owners(table.back().physical) > 1) return true;
+  }
+  return false;
+}
+
 int64_t Store::length(SequenceId id) const { return state_->at(id).length; }
 
 int64_t Store::rollback_limit(SequenceId id) const {
@@ -205,8 +215,8 @@ GroupStorage Store::place(int layer, int group) const {
 std::vector<GroupUsage> Store::usage() const {
   std::vector<GroupUsage> usage;
   for (const Group& group : state_->groups)
-    usage.push_back(
-        {group.pool.used(), group.pool.total(), group.pool.bytes_used(), group.pool.pages_held()});
+    usage.push_back({group.pool.used(), group.pool.owned(), group.pool.pages_held(),
+                     group.pool.limit(), group.pool.bytes_used()});
   return usage;
 }
 
@@ -226,6 +236,10 @@ std::vector<int64_t> Store::resident(SequenceId id, int group) const {
       if (slot(id, group, index) >= 0) indices.push_back(index);
     }
   return indices;
+}
+
+std::span<const PageRef> Store::pages(SequenceId id, int group) const {
+  return state_->at(id).tables[static_cast<size_t>(group)];
 }
 
 int64_t Store::slot(SequenceId id, int group, int64_t index) const {

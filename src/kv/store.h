@@ -50,10 +50,11 @@ struct LayerStorage : GroupStorage {
 };
 
 struct GroupUsage {
-  int64_t pages_used = 0;
-  int64_t pages_total = 0;
-  size_t bytes_used = 0;   // all layers of the group
-  int64_t pages_held = 0;  // of those used, by snapshots
+  int64_t pages_used = 0;   // by sequences, snapshots or both
+  int64_t pages_owned = 0;  // of those, by sequences
+  int64_t pages_held = 0;   // of those, by snapshots
+  int64_t pages_total = 0;  // that sequences may own
+  size_t bytes_used = 0;    // all layers of the group
 };
 
 class Store {
@@ -106,6 +107,8 @@ class Store {
   // Takes back the last `rows` committed rows. Fails (runtime) beyond rollback_limit().
   Status rollback(SequenceId sequence, int64_t rows);
 
+  // Whether the next row makes a copy of a page, because another sequence shares it.
+  bool shares_tail(SequenceId sequence) const;
   int64_t length(SequenceId sequence) const;          // committed rows
   int64_t rollback_limit(SequenceId sequence) const;  // rows that rollback() would accept now
   // Most rows that a step may add to the sequence now (chunk, ctx, and the cut at the quantized
@@ -124,6 +127,8 @@ class Store {
   // Token indices whose rows the sequence holds in a group for some row to come (those of an open
   // step included), ascending (tests, /kv).
   std::vector<int64_t> resident(SequenceId sequence, int group) const;
+  // The pages that the sequence holds in a group, oldest first. Valid until the store changes.
+  std::span<const kernels::PageRef> pages(SequenceId sequence, int group) const;
   // Slot of a resident token index, or -1.
   int64_t slot(SequenceId sequence, int group, int64_t index) const;
 

@@ -107,7 +107,7 @@ Status Store::State::encode(Sequence& sequence, int64_t rows, kernels::Exec& exe
       return make_error(ErrorKind::runtime,
                         "no free pages: cache group {} needs {} at --quantized-kv-start, {} of {} "
                         "are free",
-                        to, needed, pool.available(), pool.total());
+                        to, needed, pool.available(), pool.limit());
   }
   Status status;
   for (const auto& [from, to] : moves) {

@@ -125,7 +125,7 @@ Result<SequenceId> Store::restore(int64_t length) {
       if (group.pool.available() == 0) {
         close(id);
         return make_error(ErrorKind::runtime, "no free pages: cache group {} has {} in all", g,
-                          state.groups[g].pool.total());
+                          group.pool.limit());
       }
       sequence.tables[g].push_back({static_cast<int32_t>(p), group.pool.take()});
     }

@@ -48,19 +48,20 @@ Status Store::State::check_room(std::span<const StepEntry> entries) const {
                sequence.tables[g].back().logical == sequence.length / kPageTokens);
       written.push_back(sequence.tables[g].back().physical);
     }
-    // Every writer of a shared page copies it, the last holder apart.
+    // Every writer of a page that sequences share copies it, the last of them apart. (One that
+    // shares it with a snapshot copies it too, but leaves its own to the snapshot.)
     std::sort(written.begin(), written.end());
     for (size_t i = 0; i < written.size();) {
       const auto end = std::upper_bound(written.begin(), written.end(), written[i]);
       const int64_t writers = end - written.begin() - static_cast<int64_t>(i);
-      needed += std::min<int64_t>(writers, pool.references(written[i]) - 1);
+      needed += std::min<int64_t>(writers, pool.owners(written[i]) - 1);
       i += static_cast<size_t>(writers);
     }
     if (needed > pool.available())
       return make_error(ErrorKind::runtime,
                         "no free pages: cache group {} needs {} more, {} of {} "
                         "are free",
-                        g, needed, pool.available(), pool.total());
+                        g, needed, pool.available(), pool.limit());
   }
   return {};
 }
@@ -71,7 +72,7 @@ void Store::State::reserve(const StepEntry& entry) {
     if (!lives_in(sequence, groups[g])) continue;
     PagePool& pool = groups[g].pool;
     PageTable& table = sequence.tables[g];
-    if (sequence.length % kPageTokens != 0 && pool.references(table.back().physical) > 1)
+    if (sequence.length % kPageTokens != 0 && pool.shared(table.back().physical))
       table.back().physical = pool.copy(table.back().physical);
     for (int64_t p = pages_for(sequence.length); p < pages_for(sequence.length + entry.rows); ++p)
       table.push_back({static_cast<int32_t>(p), pool.take()});

@@ -1,6 +1,7 @@
 // A loaded model: the rows of a step in, hidden states and logits out.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,12 +35,16 @@ class Model {
   virtual int64_t max_logit_rows() const = 0;
   // Keys are multiplied by c per channel before RoPE, and queries divided by it, from now on:
   // scores stay as they are. `balance` [layers]; a layer's c must be equal within each rotary pair.
-  // Costs nothing where nothing changes. Fails (runtime) without memory, and then changes nothing.
-  virtual Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) = 0;
+  // Costs nothing when it is the same object as before. Fails (runtime) without memory, and then
+  // changes nothing.
+  virtual Status set_key_balance(std::shared_ptr<const weights::KeyBalance> balance,
+                                 kernels::Device& device) = 0;
   // Float32 activations in the weight products, from now on.
   virtual void set_exact(bool exact) = 0;
   // Every forward adds its rows to `statistics` from now on; null: none.
   virtual void observe_keys(KeyStatistics* statistics) = 0;
+  // Called before every layer of a forward, from now on; empty: nothing.
+  virtual void set_heartbeat(std::function<void()> heartbeat) = 0;
   virtual const weights::DecoderWeights& weights() const = 0;
   virtual size_t activation_bytes() const = 0;
 };

@@ -89,6 +89,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 }
 
 std::string Tokenizer::bytes(int32_t id, bool special) const {
+  if (id >= size()) return {};
   const Vocabulary& vocabulary = *state_->vocabulary;
   const std::string_view text = piece(id);
   switch (vocabulary.type(id)) {
@@ -135,6 +136,7 @@ bool Tokenizer::is_control(int32_t id) const {
 }
 
 bool Tokenizer::ends_generation(int32_t id) const {
+  if (id >= size()) return false;
   RK_CHECK(id >= 0 && id < size(), "token id {}, vocabulary {}", id, size());
   return state_->ends_generation[id];
 }

@@ -29,7 +29,8 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
   std::vector<int32_t> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
 
-  // The bytes that a token adds to the text (control tokens: nothing unless `special`).
+  // The bytes that a token adds to the text (control tokens: nothing unless `special`; ids beyond
+  // the vocabulary, which models with more embedding rows than tokens can sample: nothing).
   std::string bytes(int32_t id, bool special = false) const;
   // The text of many tokens, as the reference implementation decodes them (the first piece's
   // prefix space of SentencePiece models removed). Without parsed specials decode(encode(x)) is x
@@ -41,7 +42,7 @@ class Tokenizer {
   int32_t id_of(std::string_view piece) const;
   std::string_view piece(int32_t id) const;
   bool is_control(int32_t id) const;
-  bool ends_generation(int32_t id) const;
+  bool ends_generation(int32_t id) const;  // beyond the vocabulary: no
   int64_t size() const;
   const TokenizerData& data() const;  // without its pieces and merges
 

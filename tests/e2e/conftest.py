@@ -60,3 +60,6 @@ def demo():
     if not path.exists():
         pytest.fail(f"{path} is missing: run scripts/get-demo-model")
     return path
+
+
+from server_fixtures import chat_model, demo_server, plain_model, server  # noqa: E402,F401

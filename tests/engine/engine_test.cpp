@@ -5,7 +5,8 @@
 
 #include <map>
 
-#include "../models/tiny_model.h"
+#include "kernels/select/select.h"
+#include "models/tiny_model.h"
 
 namespace ringkeep::engine {
 namespace {

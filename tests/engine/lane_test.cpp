@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/tiny_checkpoint.h"
 #include "kernels/select/select.h"
+#include "models/tiny_model.h"
 
 namespace ringkeep::engine {
 namespace {
+
+using ringkeep::testing::kVocab;
 
 constexpr int64_t kTokens = 150;  // the window of 32 wraps
 
@@ -20,8 +22,7 @@ struct Setting {
 class Lanes : public ::testing::TestWithParam<bool> {  // Gemma (q and k norms) or Llama
  protected:
   void SetUp() override {
-    ringkeep::testing::TinyCheckpoint{.gemma = GetParam()}.write(folder_);
-    for (int32_t i = 0; i < kTokens; ++i) tokens_.push_back((i * 31 + 7) % 48);
+    for (int32_t i = 0; i < kTokens; ++i) tokens_.push_back((i * 31 + 7) % kVocab);
   }
   static CacheFlags flags_of(const Setting& setting) {
     CacheFlags flags;
@@ -32,11 +33,9 @@ class Lanes : public ::testing::TestWithParam<bool> {  // Gemma (q and k norms) 
     return flags;
   }
   std::unique_ptr<Engine> load(const Setting& setting) {
-    auto checkpoint = checkpoint::open(folder_.path(), {.tokenizer = false});
-    EXPECT_TRUE(checkpoint.ok());
     // Quantized weights: dense ones are multiplied exactly in either mode.
     auto engine = Engine::load(
-        std::move(*checkpoint),
+        model_.open(),
         {.cache = flags_of(setting), .exact = setting.exact, .weight_bits = 8, .weight_group = 32},
         ops_, *device_);
     EXPECT_TRUE(engine.ok()) << engine.error().message;
@@ -53,7 +52,8 @@ class Lanes : public ::testing::TestWithParam<bool> {  // Gemma (q and k norms) 
     return all;
   }
 
-  ringkeep::testing::TempFolder folder_;
+  ringkeep::testing::TinyModel model_{
+      {.layers = ringkeep::testing::hybrid_layers(3, 3), .gemma = GetParam()}};
   std::unique_ptr<kernels::Device> device_ = kernels::make_cpu_device(2);
   kernels::Ops ops_ = kernels::cpu_backend();
   std::vector<int32_t> tokens_;
@@ -79,7 +79,7 @@ TEST_P(Lanes, TakeTurnsAndGiveWhatEnginesOfTheirOwnGive) {
   for (int64_t at = 0; at < kTokens; at += 30)
     for (Track& track : tracks) {
       const auto collect = [&](int64_t, int64_t rows, const float* logits) {
-        track.logits.insert(track.logits.end(), logits, logits + rows * 48);
+        track.logits.insert(track.logits.end(), logits, logits + rows * kVocab);
       };
       const std::span<const int32_t> part(tokens_.data() + at, 30);
       ASSERT_TRUE(track.lane->extend(track.sequence, part, 30, collect).ok());

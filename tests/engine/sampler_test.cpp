@@ -46,6 +46,62 @@ std::vector<int32_t> support(const SamplingParams& params, const std::vector<flo
   return tokens;
 }
 
+// Lets some tokens follow, whatever was chosen before.
+class Allow final : public text::TokenConstraint {
+ public:
+  explicit Allow(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
+  void mask(std::span<uint64_t> allowed) override {
+    std::ranges::fill(allowed, 0);
+    for (const int32_t token : tokens_) allowed[token / 64] |= uint64_t{1} << (token % 64);
+  }
+  Status accept(int32_t) override { return {}; }
+  bool complete() const override { return false; }
+
+ private:
+  std::vector<int32_t> tokens_;
+};
+
+// A token that is forbidden is never sampled, however large its logit, its bias or the negative
+// penalty that lifts it; log-probabilities are those of the softmax over all tokens.
+TEST(Sampler, AConstraintComesFirst) {
+  std::vector<float> logits(130, 0.0f);
+  logits[7] = 90.0f;
+  Allow allow({3, 64, 129});
+  for (const float temperature : {0.0f, 1.0f, 100.0f})
+    for (const int k : {0, 1, 2, 40, 2000}) {
+      SamplingParams p = plain(temperature);
+      p.top_k = k;
+      p.top_p = k == 2 ? 0.9f : 1.0f;
+      p.min_p = k == 40 ? 0.2f : 0.0f;
+      p.logit_bias = {{7, 100.0f}, {64, 0.25f}};
+      p.presence_penalty = -2.0f;
+      p.repetition_penalty = 1.5f;
+      Sampler sampler(p);
+      std::map<int32_t, int> counts;
+      for (int i = 0; i < 300; ++i) {
+        std::vector<float> copy = logits;
+        const Sampled sampled = sampler.sample(copy, {}, History{7, 8}, 2, &allow).value();
+        ++counts[sampled.token];
+        EXPECT_EQ(sampled.top[0].token, 7);
+        EXPECT_FLOAT_EQ(sampled.logprob, -90.0f);
+      }
+      const bool one = temperature == 0.0f || k == 1;
+      EXPECT_EQ(counts.count(64), 1u);
+      EXPECT_EQ(counts.size(), one ? 1u : k == 2 ? 2u : 3u) << temperature << ", k " << k;
+      for (const auto& [token, count] : counts)
+        EXPECT_TRUE(token == 3 || token == 64 || token == 129) << token;
+    }
+}
+
+TEST(Sampler, AConstraintThatLetsNothingFollowIsAnError) {
+  std::vector<float> logits(130, 0.0f);
+  Allow nothing({});
+  const auto sampled = Sampler(plain()).sample(logits, {}, History{5}, -1, &nothing);
+  ASSERT_FALSE(sampled.ok());
+  EXPECT_EQ(sampled.error().kind, ErrorKind::runtime);
+  EXPECT_THAT(sampled.error().message, ::testing::HasSubstr("no token follow at step 1"));
+}
+
 TEST(Sampler, GreedyTakesTheLowestIdOfTheLargest) {
   std::vector<float> logits(1000, -1.0f);
   logits[700] = logits[333] = 2.5f;

@@ -10,14 +10,33 @@ namespace {
 TEST(Scheduler, DecodingJobsGoFirstAndPromptsFillTheRest) {
   const std::vector<Job> jobs = {{1, 1000, 512}, {2, 1, 512}, {3, 40, 512}, {4, 1, 512}};
   const auto plan = schedule(jobs, 64);
-  ASSERT_EQ(plan.entries.size(), 3u);
+  ASSERT_EQ(plan.entries.size(), 4u);
   EXPECT_EQ(plan.entries[0].id, 2);
   EXPECT_TRUE(plan.entries[0].sample);
   EXPECT_EQ(plan.entries[1].id, 4);
   EXPECT_EQ(plan.entries[2].id, 1);
-  EXPECT_EQ(plan.entries[2].rows, 62);
+  EXPECT_EQ(plan.entries[2].rows, 31);
   EXPECT_FALSE(plan.entries[2].sample);
+  EXPECT_EQ(plan.entries[3].id, 3);
+  EXPECT_EQ(plan.entries[3].rows, 31);
   EXPECT_EQ(plan.rows, 64);
+}
+
+// Half of the room in order of arrival, half to the shortest; what is left over is not wasted.
+TEST(Scheduler, PromptsShareTheRoom) {
+  const auto rows_of = [](const std::vector<Job>& jobs, int64_t room) {
+    std::vector<int64_t> rows(jobs.size());
+    for (const auto& entry : schedule(jobs, room).entries)
+      rows[static_cast<size_t>(entry.id)] = entry.rows;
+    return rows;
+  };
+  using Rows = std::vector<int64_t>;
+  EXPECT_EQ(rows_of({{0, 1000, 512}, {1, 900, 512}, {2, 20, 512}}, 100), (Rows{50, 30, 20}));
+  EXPECT_EQ(rows_of({{0, 1000, 512}, {1, 1000, 512}}, 100), (Rows{100, 0}));
+  EXPECT_EQ(rows_of({{0, 1000, 24}, {1, 1000, 512}}, 100), (Rows{24, 76}));
+  EXPECT_EQ(rows_of({{0, 30, 512}, {1, 30, 512}, {2, 10, 512}, {3, 1, 512}}, 51),
+            (Rows{30, 10, 10, 1}));
+  EXPECT_EQ(rows_of({{0, 5, 512}, {1, 6, 512}}, 100), (Rows{5, 6}));
 }
 
 TEST(Scheduler, NeverExceedsAnyLimitAndSamplesExactlyWhenAllRowsRun) {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
-#include "engine/tiny_checkpoint.h"
 #include "kernels/select/select.h"
+#include "models/tiny_model.h"
 
 namespace ringkeep::engine {
 namespace {
@@ -13,19 +13,15 @@ using ::testing::HasSubstr;
 
 class SetCache : public ::testing::TestWithParam<bool> {  // Gemma (q and k norms) or Llama
  protected:
-  void SetUp() override { ringkeep::testing::TinyCheckpoint{.gemma = GetParam()}.write(folder_); }
-
   std::unique_ptr<Engine> load(const CacheFlags& flags) {
-    auto checkpoint = checkpoint::open(folder_.path(), {.tokenizer = false});
-    EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-    auto engine = Engine::load(std::move(*checkpoint), {.cache = flags}, ops_, *device_);
+    auto engine = Engine::load(model_.open(), {.cache = flags}, ops_, *device_);
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return std::move(engine).value();
   }
 
   static std::vector<float> logits(Engine& engine) {
     std::vector<int32_t> tokens;
-    for (int i = 0; i < 100; ++i) tokens.push_back((i * 31 + 7) % 48);
+    for (int i = 0; i < 100; ++i) tokens.push_back((i * 31 + 7) % ringkeep::testing::kVocab);
     std::vector<float> all;
     const Status status =
         engine.logits(tokens, 40, 0, 100, [&](int64_t, std::span<const float> row) {
@@ -43,7 +39,8 @@ class SetCache : public ::testing::TestWithParam<bool> {  // Gemma (q and k norm
     return flags;
   }
 
-  ringkeep::testing::TempFolder folder_;
+  ringkeep::testing::TinyModel model_{
+      {.layers = ringkeep::testing::hybrid_layers(3, 3), .gemma = GetParam()}};
   std::unique_ptr<kernels::Device> device_ = kernels::make_cpu_device(1);
   kernels::Ops ops_ = kernels::cpu_backend();
 };

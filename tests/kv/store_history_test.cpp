@@ -109,7 +109,7 @@ class Player {
     expect(id.ok() == room, "fork with {} of {} open", sequences_.size(), plan_.parallel);
     if (!id.ok()) return;
     sequences_[*id] = sequences_[from];
-    forked_ = true;
+    forked_ = shared_ = true;
   }
 
   void freeze(SequenceId id) {
@@ -162,6 +162,7 @@ class Player {
     if (!id.ok()) return;
     copy.floor = length;
     sequences_[*id] = copy;
+    shared_ = true;
   }
 
   void drop(SnapshotId snapshot) {
@@ -410,10 +411,14 @@ class Player {
     for (size_t g = 0; g < usage.size(); ++g) {
       const GroupPlan& group = plan_.groups[g];
       int64_t bound = 0, held = 0;
+      std::set<int64_t> owned;  // physical pages that are known to be some sequence's
       for (const auto& [id, sequence] : sequences_) {
         const auto indices = store_->resident(id, static_cast<int>(g));
         std::set<int64_t> pages;
-        for (const int64_t index : indices) pages.insert(index / kPageTokens);
+        for (const int64_t index : indices) {
+          pages.insert(index / kPageTokens);
+          owned.insert(store_->slot(id, static_cast<int>(g), index) / kPageTokens);
+        }
         // The page that the next row goes on with is held though its rows may be out of sight.
         if (sequence.length() % kPageTokens != 0 &&
             naive_lives_in(plan_, sequence, static_cast<int>(g)))
@@ -430,6 +435,12 @@ class Player {
              usage[g].pages_used, bound);
       expect(forked_ || usage[g].pages_used == held, "group {}: {} pages in use, {} hold rows", g,
              usage[g].pages_used, held);
+      expect(usage[g].pages_owned <= std::min(held, group.pages_total) &&
+                 usage[g].pages_owned >= static_cast<int64_t>(owned.size()),
+             "group {}: sequences own {} pages of {}, hold {}, {} in sight", g,
+             usage[g].pages_owned, group.pages_total, held, owned.size());
+      expect(shared_ || usage[g].pages_owned == held, "group {}: {} pages owned, {} held", g,
+             usage[g].pages_owned, held);
       bytes += static_cast<size_t>(usage[g].pages_used) * group.page_bytes * group.layers.size();
     }
     expect(store_->bytes_used() == bytes, "bytes in use");
@@ -463,6 +474,7 @@ class Player {
   std::mt19937 random_;
   float next_number_ = 0.0f;
   bool forked_ = false;
+  bool shared_ = false;  // among sequences
   std::string wrong_;
 };
 

@@ -7,14 +7,14 @@
 #include <cstring>
 
 #include "base/sha256.h"
-#include "checkpoint/files.h"
-#include "engine/tiny_checkpoint.h"
+#include "tiny_model.h"
 
 namespace ringkeep::weights {
 namespace {
 
-using ringkeep::testing::TempFolder;
-using ringkeep::testing::TinyCheckpoint;
+using ringkeep::testing::hybrid_layers;
+using ringkeep::testing::TinyModel;
+using ringkeep::testing::TinySpec;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -23,7 +23,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 class CalibrationFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    checkpoint_ = open(model_);
+    checkpoint_ = model_.open();
     calibration_.family = "gemma3";
     calibration_.norms_sha256 = norms_fingerprint(checkpoint_).value();
     calibration_.text_sha256 = sha256_hex("text");
@@ -37,11 +37,8 @@ class CalibrationFile : public ::testing::Test {
     }
   }
 
-  checkpoint::Checkpoint open(const TinyCheckpoint& model) {
-    folders_.push_back(std::make_unique<TempFolder>());
-    auto opened = checkpoint::open(model.write(*folders_.back()), {.tokenizer = false});
-    EXPECT_TRUE(opened.ok()) << opened.error().message;
-    return std::move(opened).value();
+  static TinySpec spec_of(unsigned seed) {
+    return {.layers = hybrid_layers(3, 3), .gemma = true, .seed = seed};
   }
 
   // The file with one factor changed, and its digest made right again.
@@ -51,14 +48,14 @@ class CalibrationFile : public ::testing::Test {
     return encode_calibration(changed);
   }
 
-  TinyCheckpoint model_;
-  std::vector<std::unique_ptr<TempFolder>> folders_;
+  TinyModel model_{spec_of(1)};
   checkpoint::Checkpoint checkpoint_;
   Calibration calibration_;
 };
 
 TEST_F(CalibrationFile, RoundTrip) {
-  const std::string path = folders_[0]->write("c.safetensors", encode_calibration(calibration_));
+  const std::string path = model_.file("c.safetensors");
+  std::ofstream(path, std::ios::binary) << encode_calibration(calibration_);
   const auto read = load_calibration(path, checkpoint_);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->balance, calibration_.balance);
@@ -84,9 +81,9 @@ TEST_F(CalibrationFile, AnotherModelIsRefusedByTheFieldThatDiffers) {
   std::swap(other.balance[2][64], other.balance[2][65]);
   refused(other, "layer 2 has different factors for channels 0 and 32");
   // The same sizes, other weights.
-  const auto trained = open({.seed = 2});
+  const auto trained = TinyModel(spec_of(2)).open();
   EXPECT_INPUT_ERROR(check_fits(calibration_, trained, "c"), "norms_sha256");
-  EXPECT_TRUE(check_fits(calibration_, open({.seed = 1}), "c").ok());
+  EXPECT_TRUE(check_fits(calibration_, TinyModel(spec_of(1)).open(), "c").ok());
 }
 
 TEST_F(CalibrationFile, DamageIsRefused) {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kv/codec_flags.h"
-#include "tiny_model.h"
+#include "runner.h"
 
 namespace ringkeep::testing {
 namespace {

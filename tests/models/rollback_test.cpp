@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tiny_model.h"
+#include "runner.h"
 
 namespace ringkeep::testing {
 namespace {

@@ -2,7 +2,7 @@
 // wrote, alone and in ragged batches.
 #include <gtest/gtest.h>
 
-#include "tiny_model.h"
+#include "runner.h"
 
 namespace ringkeep::testing {
 namespace {

@@ -111,15 +111,16 @@ void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
          {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}}, step.exec);
 }
 
-Status Decoder::set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) {
-  RK_CHECK(balance.size() == config_.layers.size(), "{} layers of balance", balance.size());
+Status Decoder::set_key_balance(std::shared_ptr<const weights::KeyBalance> balance,
+                                kernels::Device& device) {
   if (balance == balance_) return {};
+  RK_CHECK(balance->size() == config_.layers.size(), "{} layers of balance", balance->size());
   std::vector<QkNorms> norms;
-  for (size_t i = 0; i < balance.size(); ++i)
+  for (size_t i = 0; i < balance->size(); ++i)
     norms.push_back(
-        RK_TRY(QkNorms::fold(config_.layers[i], weights_.layers[i], balance[i], device)));
+        RK_TRY(QkNorms::fold(config_.layers[i], weights_.layers[i], (*balance)[i], device)));
   qk_norms_ = std::move(norms);
-  balance_ = balance;
+  balance_ = std::move(balance);
   return {};
 }
 
@@ -143,8 +144,10 @@ Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exe
                                     .scale = config_.embedding_scale,
                                     .out = a_.x},
                exec);
-  for (size_t i = 0; i < weights_.layers.size(); ++i)
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    if (heartbeat_) heartbeat_();
     layer(static_cast<int>(i), weights_.layers[i], step);
+  }
 
   int32_t non_finite = 0;
   device.copy_out(&non_finite, reinterpret_cast<std::byte*>(a_.non_finite), sizeof(non_finite));

@@ -17,14 +17,15 @@ class Decoder : public Model {
         a_(std::move(activations)),
         ropes_(std::move(ropes)),
         ops_(ops),
-        balance_(config_.layers.size()),
         qk_norms_(config_.layers.size()) {}
 
   Status forward(const Batch& batch, const kv::Store& store, kernels::Exec& exec) final;
   void logits(std::span<const int64_t> rows, float* out, kernels::Exec& exec) final;
-  Status set_key_balance(const weights::KeyBalance& balance, kernels::Device& device) final;
+  Status set_key_balance(std::shared_ptr<const weights::KeyBalance> balance,
+                         kernels::Device& device) final;
   void set_exact(bool exact) final { exact_ = exact; }
   void observe_keys(KeyStatistics* statistics) final { statistics_ = statistics; }
+  void set_heartbeat(std::function<void()> heartbeat) final { heartbeat_ = std::move(heartbeat); }
   int64_t max_logit_rows() const final { return kMaxLogitRows; }
   const weights::DecoderWeights& weights() const final { return weights_; }
   size_t activation_bytes() const final { return a_.memory.size(); }
@@ -65,9 +66,10 @@ class Decoder : public Model {
   void norm_rope(float* x, int heads, const HeadScale& scale, int index, Step& step);
 
   bool exact_ = false;
-  weights::KeyBalance balance_;    // [layers]
-  std::vector<QkNorms> qk_norms_;  // [layers] with the K balance
+  std::shared_ptr<const weights::KeyBalance> balance_;  // null: none
+  std::vector<QkNorms> qk_norms_;                       // [layers] with the K balance
   KeyStatistics* statistics_ = nullptr;
+  std::function<void()> heartbeat_;
 };
 
 }  // namespace ringkeep::models

@@ -1,0 +1,77 @@
+// Fields of /v1/chat/completions.
+#include "server/openai/request.h"
+
+namespace ringkeep::openai {
+namespace {
+
+void read_template_variables(Fields& fields, const std::string& param, const Json& value,
+                             Json& variables) {
+  if (!value.is_object())
+    return fields.fail(param, fmt::format("expected an object, found {}", describe(value)));
+  for (const auto& [name, item] : value.items()) {
+    if (name == "messages" || name == "tools" || name == "add_generation_prompt")
+      return fields.fail(param + "." + name, "it is a field of its own");
+    variables[name] = item;
+  }
+}
+
+}  // namespace
+
+void visit(Fields& fields, ChatFields& request, const Defaults& defaults) {
+  visit_messages(fields, request.messages);
+  request.max_tokens = defaults.chat_max_tokens;
+  int64_t n_predict = INT64_MIN;
+  fields.integer({"n_predict"}, n_predict, -1, INT64_MAX,
+                 "As max_tokens; -1: until the context ends.");
+  if (n_predict != INT64_MIN) request.max_tokens = n_predict;
+  int64_t max_tokens = INT64_MIN;
+  fields.integer({"max_completion_tokens", "max_tokens"}, max_tokens, 0, INT64_MAX,
+                 "Most tokens of a reply; 0: an empty one.");
+  if (max_tokens != INT64_MIN) request.max_tokens = max_tokens;
+  visit_common(fields, request, defaults);
+
+  bool logprobs = false;
+  int64_t top_logprobs = -1;
+  fields.boolean({"logprobs"}, logprobs, "Add the log-probabilities of the reply's tokens.");
+  fields.integer({"top_logprobs"}, top_logprobs, 0, kMaxTopLogprobs,
+                 "And so many of the likeliest ones; needs logprobs.");
+  if (top_logprobs > 0 && !logprobs) fields.fail("top_logprobs", "it needs \"logprobs\": true");
+  if (logprobs) request.top_logprobs = static_cast<int>(std::max<int64_t>(top_logprobs, 0));
+
+  fields.other(
+      {"chat_template_kwargs"}, {{"type", "object"}},
+      [&](const Json& value) {
+        read_template_variables(fields, "chat_template_kwargs", value, request.template_variables);
+      },
+      "Further variables for the chat template, such as enable_thinking.");
+  fields.other(
+      {"documents"}, {{"type", "array"}, {"items", {{"type", "object"}}}},
+      [&](const Json& value) {
+        if (!value.is_array())
+          return fields.fail("documents",
+                             fmt::format("expected an array, found {}", describe(value)));
+        request.template_variables["documents"] = value;
+      },
+      "For chat templates that read documents.");
+  std::string effort;
+  fields.text({"reasoning_effort"}, effort, "For chat templates that read it.");
+  if (!effort.empty()) request.template_variables["reasoning_effort"] = effort;
+  fields.boolean({"add_generation_prompt"}, request.add_generation_prompt,
+                 "false: the prompt ends with the last message.");
+  visit_tools(fields, request);
+  visit_output_rule(fields, request.rule, /*response_format=*/true);
+
+  fields.without_effect({"verbosity"});
+  fields.only("modalities", {Json::array({"text"})}, "only text is supported");
+  fields.only("continue_final_message", {false}, "it is not supported");
+  fields.only("echo", {false}, "it is not supported on chats");
+  fields.only("add_special_tokens", {false}, "the chat template writes the control tokens");
+  fields.refused({"functions", "function_call"}, "use tools and tool_choice");
+  fields.refused({"audio", "web_search_options", "mm_processor_kwargs"},
+                 "it is not supported by this server");
+  fields.refused({"chat_template"},
+                 "the server's chat template is used: start it with --chat-template");
+  fields.refused({"best_of", "suffix", "prompt"}, "it belongs to /v1/completions");
+}
+
+}  // namespace ringkeep::openai

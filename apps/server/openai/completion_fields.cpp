@@ -1,0 +1,80 @@
+// Fields of /v1/completions.
+#include "server/openai/request.h"
+
+namespace ringkeep::openai {
+namespace {
+
+bool is_number_list(const Json& value) {
+  return value.is_array() && !value.empty() && value[0].is_number();
+}
+
+void read_prompt(Fields& fields, const std::string& param, const Json& value, int64_t vocab_size,
+                 CompletionFields& request) {
+  if (value.is_string() && value.get_ref<const std::string&>().empty())
+    fields.fail(param, "the prompt is empty");
+  else if (value.is_string())
+    request.prompts.emplace_back(value.get<std::string>());
+  else if (is_number_list(value))
+    request.prompts.emplace_back(read_token_ids(fields, param, value, vocab_size));
+  else
+    fields.fail(param,
+                fmt::format("expected a text or an array of token ids, found {}", describe(value)));
+}
+
+void read_prompts(Fields& fields, const Json& value, int64_t vocab_size,
+                  CompletionFields& request) {
+  if (!value.is_array() || is_number_list(value))
+    return read_prompt(fields, "prompt", value, vocab_size, request);
+  if (value.empty() || value.size() > static_cast<size_t>(kMaxChoices))
+    return fields.fail(
+        "prompt", fmt::format("expected 1 to {} prompts, found {}", kMaxChoices, value.size()));
+  for (size_t i = 0; i < value.size(); ++i)
+    read_prompt(fields, fmt::format("prompt[{}]", i), value[i], vocab_size, request);
+}
+
+}  // namespace
+
+void visit(Fields& fields, CompletionFields& request, const Defaults& defaults) {
+  const Json text = {{"type", "string"}, {"minLength", 1}};
+  const Json ids = {
+      {"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}}}, {"minItems", 1}};
+  fields.other(
+      {"prompt"},
+      {{"oneOf",
+        {text,
+         ids,
+         {{"type", "array"}, {"items", text}, {"minItems", 1}},
+         {{"type", "array"}, {"items", ids}, {"minItems", 1}}}}},
+      [&](const Json& value) { read_prompts(fields, value, defaults.vocab_size, request); },
+      "A text or token ids, or several of them.");
+  fields.required("prompt");
+  request.max_tokens = defaults.completion_max_tokens;
+  int64_t n_predict = INT64_MIN;
+  fields.integer({"n_predict"}, n_predict, -1, INT64_MAX,
+                 "As max_tokens; -1: until the context ends.");
+  if (n_predict != INT64_MIN) request.max_tokens = n_predict;
+  int64_t max_tokens = INT64_MIN;
+  fields.integer({"max_tokens", "max_completion_tokens"}, max_tokens, 0, INT64_MAX,
+                 "Most tokens of a reply; 0: an empty one.");
+  if (max_tokens != INT64_MIN) request.max_tokens = max_tokens;
+  visit_common(fields, request, defaults);
+  int64_t logprobs = -1;
+  fields.integer({"logprobs"}, logprobs, 0, kMaxTopLogprobs,
+                 "Log-probabilities of the reply's tokens and so many of the likeliest ones.");
+  request.top_logprobs = static_cast<int>(logprobs);
+  fields.boolean({"echo"}, request.echo, "The reply begins with the prompt.");
+  if (request.echo && logprobs >= 0)
+    fields.fail("echo", "with logprobs it is not supported", "unsupported_value");
+  int64_t best_of = 1;
+  fields.integer({"best_of"}, best_of, 1, kMaxChoices, "Only the same as n.");
+  if (best_of != 1 && best_of != request.n)
+    fields.fail("best_of", fmt::format("only n ({}) is supported, found {}", request.n, best_of),
+                "unsupported_value");
+  fields.boolean({"add_special_tokens"}, request.add_special_tokens,
+                 "false: no BOS before a text.");
+  fields.refused({"suffix"}, "filling in the middle is not supported");
+  fields.refused({"n_probs"}, "use logprobs");
+  visit_output_rule(fields, request.rule, /*response_format=*/true);
+}
+
+}  // namespace ringkeep::openai

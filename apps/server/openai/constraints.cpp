@@ -1,0 +1,48 @@
+#include "server/openai/constraints.h"
+
+#include <algorithm>
+
+namespace ringkeep::openai {
+namespace {
+
+constexpr size_t kKept = 16;
+
+}  // namespace
+
+Result<grammar::GrammarPtr> rule_grammar(const OutputRule& rule) {
+  using grammar::Grammar;
+  switch (rule.kind) {
+    case OutputRule::Kind::json_object: return Grammar::json_object();
+    case OutputRule::Kind::json_schema:
+      return Grammar::from_json_schema(rule.schema, Grammar::JsonOptions{});
+    case OutputRule::Kind::regex: return Grammar::from_regex(rule.text);
+    case OutputRule::Kind::grammar: return Grammar::from_gbnf(rule.text);
+    case OutputRule::Kind::choice: {
+      std::vector<grammar::GrammarPtr> choices;
+      for (const std::string& choice : rule.choices) choices.push_back(Grammar::literal(choice));
+      return Grammar::any_of(choices);
+    }
+    case OutputRule::Kind::none: break;
+  }
+  RK_CHECK(false, "no rule has no grammar");
+  return grammar::GrammarPtr();
+}
+
+MatcherPointer Constraints::find(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(latest_, key, &std::pair<std::string, MatcherPointer>::first);
+  if (found == latest_.end()) return nullptr;
+  latest_.splice(latest_.begin(), latest_, found);
+  return found->second;
+}
+
+MatcherPointer Constraints::keep(const std::string& key, const grammar::GrammarPtr& grammar) {
+  const std::lock_guard lock(mutex_);
+  if (trie_ == nullptr) trie_ = grammar::TokenTrie::build(tokenizer_);
+  auto matcher = std::make_shared<const grammar::Matcher>(grammar, trie_);
+  latest_.emplace_front(key, matcher);
+  if (latest_.size() > kKept) latest_.pop_back();
+  return matcher;
+}
+
+}  // namespace ringkeep::openai

@@ -1,0 +1,172 @@
+// POST /v1/chat/completions and /v1/completions.
+#include "prompt/message_ends.h"
+#include "prompt/prompt.h"
+#include "server/openai/chat_plan.h"
+#include "server/openai/chat_reply.h"
+#include "server/openai/run.h"
+
+namespace ringkeep::openai {
+namespace {
+
+// Reads the fields of a body, checks the model's name; answers and gives nothing on an error.
+template <typename T>
+std::optional<T> read_fields(const Model& model, const ExchangePointer& exchange) {
+  const auto body = read_body(exchange);
+  if (!body) return std::nullopt;
+  T request;
+  FieldReader reader(*body);
+  visit(reader, request, model.defaults);
+  if (const auto error = reader.finish()) {
+    exchange->respond(error_response(*error));
+    return std::nullopt;
+  }
+  if (!check_model(model, request.model, exchange)) return std::nullopt;
+  return request;
+}
+
+RunPlan make_plan(std::shared_ptr<const Model> model, const ExchangePointer& exchange,
+                  const GenerationFields& fields) {
+  RunPlan plan;
+  plan.model = std::move(model);
+  plan.exchange = exchange;
+  plan.arrived = std::chrono::steady_clock::now();
+  plan.stream = fields.stream;
+  plan.include_usage = fields.include_usage || fields.usage_in_chunks;
+  plan.usage_in_chunks = fields.usage_in_chunks;
+  return plan;
+}
+
+ApiError no_tokenizer() {
+  return {.message = "the model has no tokenizer: only prompts of token ids can be served",
+          .param = "prompt",
+          .code = "no_tokenizer"};
+}
+
+ApiError no_template(const Model& model) {
+  if (!model.template_problem.empty())
+    return {
+        .message = fmt::format("the model's chat template cannot be used ({}): start the server "
+                               "with --chat-template, or use /v1/completions",
+                               model.template_problem),
+        .param = "messages",
+        .code = "no_chat_template"};
+  return {.message =
+              "the model has no chat template: start the server with --chat-template FILE (a Jinja "
+              "template) or one of its names (see docs/serving.md), or use /v1/completions",
+          .param = "messages",
+          .code = "no_chat_template"};
+}
+
+// Each reply is held to a grammar of its own.
+void constrain(std::vector<engine::Request>& requests, const MatcherPointer& start) {
+  if (start == nullptr) return;
+  for (engine::Request& request : requests)
+    request.constraint = std::make_shared<grammar::Matcher>(*start);
+}
+
+}  // namespace
+
+void handle_chat(App& app, const ExchangePointer& exchange) {
+  const auto model = app.model();
+  auto fields = read_fields<ChatFields>(*model, exchange);
+  if (!fields) return;
+  if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
+  if (!model->chat_template) return exchange->respond(error_response(no_template(*model)));
+  // A role of OpenAI's that few templates know.
+  if (model->template_source.find("developer") == std::string::npos)
+    for (Json& message : fields->messages)
+      if (message["role"] == "developer") message["role"] = "system";
+  ChatPlan reply;
+  if (const auto error = plan_tools(*model, *fields, reply))
+    return exchange->respond(error_response(*error));
+  prompt::ChatOptions options{.tools = reply.tools,
+                              .add_generation_prompt = fields->add_generation_prompt,
+                              .variables = fields->template_variables};
+  auto built = prompt::build_chat_prompt(*model->tokenizer, *model->chat_template, fields->messages,
+                                         options);
+  if (!built.ok())
+    return exchange->respond(error_response(bad_field("messages", built.error().message)));
+  if (const auto error = plan_reply(*model, *fields, built->text, reply))
+    return exchange->respond(error_response(*error));
+
+  RunPlan plan = make_plan(model, exchange, *fields);
+  plan.prefix = "chatcmpl-";
+  plan.object = "chat.completion";
+  plan.chunk_object = "chat.completion.chunk";
+  plan.prompt_param = "messages";
+  engine::Request base = base_request(*fields);
+  base.tokens = built->tokens;
+  base.show_control |= reply.show_control;
+  base.stop.insert(base.stop.end(), reply.stop.begin(), reply.stop.end());
+  base.snapshot_at = prompt::message_ends(*model->tokenizer, *model->chat_template,
+                                          fields->messages, options, *built);
+  add_requests(plan, base, *fields);
+  constrain(plan.requests, reply.constraint);
+  for (int64_t i = 0; i < fields->n; ++i)
+    plan.shapes.push_back(make_chat_choice({.index = i,
+                                            .stream = fields->stream,
+                                            .logprobs = fields->top_logprobs >= 0,
+                                            .token_ids = fields->return_token_ids,
+                                            .tokenizer = model->tokenizer,
+                                            .prompt_tokens = base.tokens},
+                                           reply));
+  start_run(app, std::move(plan));
+}
+
+void handle_completion(App& app, const ExchangePointer& exchange) {
+  const auto model = app.model();
+  auto fields = read_fields<CompletionFields>(*model, exchange);
+  if (!fields) return;
+  MatcherPointer constraint;
+  if (fields->rule.kind != OutputRule::Kind::none) {
+    if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
+    const OutputRule& rule = fields->rule;
+    const Json key = {static_cast<int>(rule.kind), rule.schema, rule.text, rule.choices};
+    auto matcher = model->constraints->matcher(dump(key), [&] { return rule_grammar(rule); });
+    if (!matcher.ok())
+      return exchange->respond(error_response(
+          bad_field(rule.param, rule.param + ": " + matcher.error().message)));
+    constraint = *matcher;
+  }
+  const int64_t choices = static_cast<int64_t>(fields->prompts.size()) * fields->n;
+  const int64_t most =
+      app.settings().max_open > 0 ? std::min(kMaxChoices, app.settings().max_open) : kMaxChoices;
+  if (choices > most)
+    return exchange->respond(error_response(bad_field(
+        "n", fmt::format("n: {} replies in all, at most {} are served at once", choices, most))));
+
+  RunPlan plan = make_plan(model, exchange, *fields);
+  plan.prefix = "cmpl-";
+  plan.object = plan.chunk_object = "text_completion";
+  plan.prompt_param = "prompt";
+  for (size_t i = 0; i < fields->prompts.size(); ++i) {
+    engine::Request base = base_request(*fields);
+    std::string echo;
+    if (const auto* ids = std::get_if<std::vector<int32_t>>(&fields->prompts[i])) {
+      base.tokens = *ids;
+      if (fields->echo && model->tokenizer != nullptr) echo = model->tokenizer->decode(*ids);
+    } else {
+      const std::string& text = std::get<std::string>(fields->prompts[i]);
+      if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
+      base.tokens = model->tokenizer->encode(
+          text, {.add_special = fields->add_special_tokens, .parse_special = true});
+      if (fields->echo) echo = text;
+    }
+    if (model->tokenizer == nullptr && fields->top_logprobs >= 0)
+      return exchange->respond(error_response(no_tokenizer()));
+    add_requests(plan, base, *fields);
+    for (int64_t k = 0; k < fields->n; ++k)
+      plan.shapes.push_back(
+          make_completion_choice({.index = static_cast<int64_t>(plan.shapes.size()),
+                                  .stream = fields->stream,
+                                  .logprobs = fields->top_logprobs >= 0,
+                                  .token_ids = fields->return_token_ids,
+                                  .tokenizer = model->tokenizer,
+                                  .echo = echo,
+                                  .prompt_tokens = base.tokens}));
+  }
+  constrain(plan.requests, constraint);
+  start_run(app, std::move(plan));
+}
+
+}  // namespace ringkeep::openai

@@ -1,0 +1,114 @@
+#include "server/openai/json.h"
+
+#include <unordered_set>
+
+namespace ringkeep::openai {
+namespace {
+
+// Builds the value and looks at what nlohmann-json would let pass.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(int max_depth) : max_depth_(max_depth) {}
+
+  bool null() override { return put(Json()); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return fail("binary values are not JSON"); }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    Level& level = levels_.back();
+    if (!level.keys.insert(name).second)
+      return fail(fmt::format("the key \"{}\" comes twice", name));
+    level.key = std::move(name);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    if (error.id == 406) return fail(fmt::format("a number near byte {} is too large", position));
+    std::string_view what = error.what();
+    if (const size_t end = what.rfind("; last read"); end != what.npos) what = what.substr(0, end);
+    if (const size_t reason = what.rfind(": "); reason != what.npos) what = what.substr(reason + 2);
+    return fail(fmt::format("not JSON at byte {}: {}", position, what));
+  }
+
+  Json root;
+  std::string error;
+
+ private:
+  struct Level {
+    Json value;
+    std::string key;
+    std::unordered_set<std::string> keys;
+  };
+
+  bool fail(std::string message) {
+    error = std::move(message);
+    return false;
+  }
+  bool open(Json value) {
+    if (static_cast<int>(levels_.size()) >= max_depth_)
+      return fail(fmt::format("more than {} arrays and objects inside each other", max_depth_));
+    levels_.push_back({std::move(value), {}, {}});
+    return true;
+  }
+  bool close() {
+    Json value = std::move(levels_.back().value);
+    levels_.pop_back();
+    return put(std::move(value));
+  }
+  bool put(Json value) {
+    if (levels_.empty()) {
+      root = std::move(value);
+      return true;
+    }
+    Level& level = levels_.back();
+    if (level.value.is_array()) {
+      level.value.push_back(std::move(value));
+    } else {
+      // As keys are known to differ, the look-up of push_back() is not needed.
+      auto& members = level.value.get_ref<Json::object_t&>();
+      static_cast<Json::object_t::Container&>(members).emplace_back(std::move(level.key),
+                                                                    std::move(value));
+    }
+    return true;
+  }
+
+  const int max_depth_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace
+
+Result<Json> parse_json(std::string_view text, int max_depth) {
+  Builder builder(max_depth);
+  if (!Json::sax_parse(text, &builder))
+    return make_error(ErrorKind::usage, "{}", builder.error.empty() ? "not JSON" : builder.error);
+  return std::move(builder.root);
+}
+
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string describe(const Json& value) {
+  constexpr size_t kMost = 60;
+  switch (value.type()) {
+    case Json::value_t::null: return "null";
+    case Json::value_t::object: return "an object";
+    case Json::value_t::array: return value.empty() ? "an empty array" : "an array";
+    default: break;
+  }
+  const std::string text = dump(value);
+  if (text.size() <= kMost) return text;
+  return value.is_string()
+             ? fmt::format("a string of {} bytes", value.get_ref<const std::string&>().size())
+             : std::string(value.type_name());
+}
+
+}  // namespace ringkeep::openai

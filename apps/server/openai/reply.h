@@ -1,0 +1,68 @@
+// The shapes of answers: what a run of choices becomes in JSON.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/sampling.h"
+#include "server/openai/json.h"
+#include "text/tokenizer.h"
+
+namespace ringkeep::openai {
+
+// A piece of a choice, or all of it.
+struct Piece {
+  std::string text;
+  std::vector<engine::Sampled> logprobs;  // of its tokens, when asked for
+  std::vector<int32_t> tokens;
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t completion_tokens = 0;
+};
+Json usage_json(const Usage& usage);
+
+// What all objects of an answer say.
+struct ReplyHead {
+  std::string id;
+  int64_t created = 0;
+  std::string model;
+  std::string fingerprint;
+};
+std::string random_id(const std::string& prefix);  // "chatcmpl-" and 24 random characters
+
+// One choice's way into JSON, piece by piece. Each function gives members of `choices` entries.
+class ChoiceShape {
+ public:
+  virtual ~ChoiceShape() = default;
+  // Streamed: what comes before the first piece, of a piece (both may be null: nothing to send),
+  // of the end. `finish`: "stop" or "length".
+  virtual Json opening() = 0;
+  virtual Json delta(const Piece& piece) = 0;
+  virtual std::vector<Json> closing(const std::string& finish) = 0;
+  // Whole: all pieces that went through delta(), and the end.
+  virtual Json whole(const std::string& finish) = 0;
+};
+
+struct ChoiceOptions {
+  int64_t index = 0;
+  bool stream = false;
+  bool logprobs = false;
+  bool token_ids = false;
+  const text::Tokenizer* tokenizer = nullptr;
+  std::string echo;                    // completions: the prompt's text
+  std::vector<int32_t> prompt_tokens;  // when token_ids
+};
+std::unique_ptr<ChoiceShape> make_completion_choice(const ChoiceOptions& options);
+
+// Token strings and log-probabilities.
+Json chat_logprobs(const std::vector<engine::Sampled>& sampled, const text::Tokenizer& tokenizer);
+// `offset`: characters before the first of them; moved on.
+Json completion_logprobs(const std::vector<engine::Sampled>& sampled,
+                         const text::Tokenizer& tokenizer, int64_t& offset);
+
+}  // namespace ringkeep::openai

@@ -1,0 +1,88 @@
+// What a request for text asks for, read from its JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/sampling.h"
+#include "server/openai/fields.h"
+
+namespace ringkeep::openai {
+
+inline constexpr int64_t kMaxTopLogprobs = 20;
+inline constexpr int64_t kMaxStops = 16;
+inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr int64_t kMaxChoices = 128;  // of a request: prompts times n
+
+// The server's defaults.
+struct Defaults {
+  engine::SamplingParams sampling;
+  int64_t chat_max_tokens = -1;  // -1: until the context ends
+  int64_t completion_max_tokens = 16;
+  int64_t vocab_size = 0;  // ids at and above it are refused
+};
+
+// What the text has to look like (structured output). `param` names the field that said so.
+struct OutputRule {
+  enum class Kind { none, json_object, json_schema, regex, grammar, choice };
+  Kind kind = Kind::none;
+  std::string param;
+  Json schema;                       // json_schema
+  std::string text;                  // regex, grammar (GBNF)
+  std::vector<std::string> choices;  // choice
+};
+
+struct GenerationFields {
+  std::string model;
+  bool stream = false;
+  bool include_usage = false;
+  bool usage_in_chunks = false;
+  int64_t max_tokens = -1;  // < 0: until the context ends
+  int64_t n = 1;
+  std::optional<uint64_t> seed;
+  engine::SamplingParams sampling;
+  std::vector<std::string> stop;
+  std::vector<int32_t> stop_tokens;
+  bool ignore_eos = false;
+  bool skip_special_tokens = true;
+  bool cache_prompt = true;
+  bool return_token_ids = false;
+  int top_logprobs = -1;  // -1: no logprobs
+  OutputRule rule;
+};
+
+struct ChatFields : GenerationFields {
+  Json messages;  // in the shape that templates read
+  Json tools;     // null: none
+  Json tool_choice;
+  bool parallel_tool_calls = true;
+  Json template_variables = Json::object();
+  bool add_generation_prompt = true;
+};
+
+struct CompletionFields : GenerationFields {
+  using Prompt = std::variant<std::string, std::vector<int32_t>>;
+  std::vector<Prompt> prompts;
+  bool echo = false;
+  bool add_special_tokens = true;
+};
+
+// Visits the fields; the values start from the defaults.
+void visit(Fields& fields, ChatFields& request, const Defaults& defaults);
+void visit(Fields& fields, CompletionFields& request, const Defaults& defaults);
+
+// Parts of them.
+void visit_common(Fields& fields, GenerationFields& request, const Defaults& defaults);
+void visit_output_rule(Fields& fields, OutputRule& rule, bool response_format);
+void visit_foreign(Fields& fields);  // of other programs: what has no effect, or is off here
+void visit_messages(Fields& fields, Json& messages);
+void visit_tools(Fields& fields, ChatFields& request);
+
+// Token ids in [0, vocab_size), or a failure of `param`.
+std::vector<int32_t> read_token_ids(Fields& fields, const std::string& param, const Json& value,
+                                    int64_t vocab_size);
+
+}  // namespace ringkeep::openai

@@ -1,0 +1,130 @@
+// POST /tokenize and /detokenize, in the shapes of llama.cpp and of vLLM.
+#include "prompt/prompt.h"
+#include "server/openai/app.h"
+#include "text/utf8.h"
+
+namespace ringkeep::openai {
+namespace {
+
+struct TokenizeFields {
+  std::string model;
+  std::string content;
+  Json messages;
+  bool add_special = true;
+  bool parse_special = true;
+  bool with_pieces = false;
+  bool add_generation_prompt = true;
+};
+
+// A piece as text, or as its bytes where it is none.
+Json piece_json(const std::string& bytes) {
+  if (text::utf8_valid_prefix(bytes) == bytes.size()) return bytes;
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<int>(static_cast<unsigned char>(c)));
+  return list;
+}
+
+void visit(Fields& fields, TokenizeFields& request) {
+  fields.text({"model"}, request.model, "A name of /v1/models.");
+  fields.text({"content", "prompt"}, request.content, "The text.");
+  fields.other(
+      {"messages"}, {{"type", "array"}, {"items", {{"type", "object"}}}, {"minItems", 1}},
+      [&](const Json& value) { request.messages = value; },
+      "A chat, in place of a text: the chat template is applied.");
+  fields.boolean({"add_special", "add_special_tokens"}, request.add_special,
+                 "Add BOS or EOS where the model wants them.");
+  fields.boolean({"parse_special"}, request.parse_special,
+                 "Control tokens that are written in the text become their ids.");
+  fields.boolean({"with_pieces", "return_token_strs"}, request.with_pieces,
+                 "Tell the text of each token.");
+  fields.boolean({"add_generation_prompt"}, request.add_generation_prompt, "Of a chat.");
+}
+
+struct DetokenizeFields {
+  std::string model;
+  std::vector<int32_t> tokens;
+};
+
+void visit(Fields& fields, DetokenizeFields& request, int64_t vocab_size) {
+  fields.text({"model"}, request.model, "A name of /v1/models.");
+  fields.other(
+      {"tokens"}, {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}}}},
+      [&](const Json& value) {
+        request.tokens = read_token_ids(fields, "tokens", value, vocab_size);
+      },
+      "Token ids.");
+  fields.required("tokens");
+}
+
+}  // namespace
+
+void describe_token_fields(Json& schemas, const Defaults& defaults) {
+  TokenizeFields tokenize;
+  FieldSchema first;
+  visit(first, tokenize);
+  schemas["TokenizeRequest"] = first.schema();
+  DetokenizeFields detokenize;
+  FieldSchema second;
+  visit(second, detokenize, defaults.vocab_size);
+  schemas["DetokenizeRequest"] = second.schema();
+}
+
+void handle_tokenize(App& app, const ExchangePointer& exchange) {
+  const auto model = app.model();
+  const auto body = read_body(exchange);
+  if (!body) return;
+  TokenizeFields request;
+  FieldReader reader(*body);
+  visit(reader, request);
+  const bool chat = !request.messages.is_null();
+  const bool text = body->contains("content") || body->contains("prompt");
+  if (chat == text) reader.fail("content", "expected one of content, prompt and messages");
+  if (const auto error = reader.finish()) return exchange->respond(error_response(*error));
+  if (!check_model(*model, request.model, exchange)) return;
+  if (model->tokenizer == nullptr)
+    return exchange->respond(
+        error_response(bad_field("content", "the model has no tokenizer", "no_tokenizer")));
+  std::vector<int32_t> tokens;
+  if (chat) {
+    if (!model->chat_template)
+      return exchange->respond(error_response(
+          bad_field("messages", "the model has no chat template", "no_chat_template")));
+    auto built =
+        prompt::build_chat_prompt(*model->tokenizer, *model->chat_template, request.messages,
+                                  {.add_generation_prompt = request.add_generation_prompt});
+    if (!built.ok())
+      return exchange->respond(error_response(bad_field("messages", built.error().message)));
+    tokens = std::move(built->tokens);
+  } else {
+    tokens = model->tokenizer->encode(request.content, {.add_special = request.add_special,
+                                                        .parse_special = request.parse_special});
+  }
+  Json answer = {{"count", tokens.size()}, {"max_model_len", model->plan->ctx}, {"tokens", tokens}};
+  if (request.with_pieces) {
+    Json pieces = Json::array();
+    for (const int32_t token : tokens)
+      pieces.push_back(
+          {{"id", token}, {"piece", piece_json(model->tokenizer->bytes(token, true))}});
+    answer["pieces"] = std::move(pieces);
+  }
+  exchange->respond({.body = dump(answer)});
+}
+
+void handle_detokenize(App& app, const ExchangePointer& exchange) {
+  const auto model = app.model();
+  const auto body = read_body(exchange);
+  if (!body) return;
+  DetokenizeFields request;
+  FieldReader reader(*body);
+  visit(reader, request,
+        model->tokenizer != nullptr ? model->tokenizer->size() : model->defaults.vocab_size);
+  if (const auto error = reader.finish()) return exchange->respond(error_response(*error));
+  if (!check_model(*model, request.model, exchange)) return;
+  if (model->tokenizer == nullptr)
+    return exchange->respond(
+        error_response(bad_field("tokens", "the model has no tokenizer", "no_tokenizer")));
+  const std::string text = model->tokenizer->decode(request.tokens, /*special=*/true);
+  exchange->respond({.body = dump({{"content", text}, {"prompt", text}})});
+}
+
+}  // namespace ringkeep::openai

@@ -1,0 +1,67 @@
+#include "grammar/intersect.h"
+
+#include <map>
+
+#include "grammar/automaton.h"
+#include "grammar/limits.h"
+
+namespace ringkeep::grammar {
+Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
+                         std::string_view what) {
+  std::vector<Automaton> automata;
+  for (const GrammarPtr& part : parts) automata.emplace_back(part);
+  // Bytes that no part tells apart.
+  Dfa dfa;
+  std::vector<uint8_t> bytes;
+  std::map<std::vector<uint8_t>, uint8_t> classes;
+  for (size_t byte = 0; byte < 256; ++byte) {
+    std::vector<uint8_t> key;
+    for (const GrammarPtr& part : parts) key.push_back(part->data().byte_class[byte]);
+    const auto [at, fresh] = classes.emplace(key, static_cast<uint8_t>(classes.size()));
+    if (fresh) bytes.push_back(static_cast<uint8_t>(byte));
+    dfa.byte_class[byte] = at->second;
+  }
+  dfa.classes = static_cast<uint32_t>(bytes.size());
+
+  std::map<std::vector<StateId>, uint32_t> numbers;
+  std::vector<std::vector<StateId>> todo;
+  uint64_t work = 0;
+  const auto number = [&](std::vector<StateId> states) {
+    const auto [at, fresh] = numbers.emplace(states, static_cast<uint32_t>(numbers.size()));
+    if (fresh) {
+      bool accepting = true;
+      for (size_t i = 0; i < states.size(); ++i) {
+        accepting = accepting && automata[i].accepting(states[i]);
+        work += automata[i].weight(states[i]) * std::max<uint64_t>(automata[i].classes(), 64);
+      }
+      dfa.accepting.push_back(accepting);
+      dfa.next.resize(dfa.next.size() + dfa.classes, Dfa::kDead);
+      todo.push_back(std::move(states));
+    }
+    return at->second;
+  };
+  std::vector<StateId> start;
+  for (const Automaton& automaton : automata) start.push_back(automaton.start());
+  dfa.start = number(start);
+  for (uint32_t at = 0; at < todo.size(); ++at) {
+    for (uint32_t c = 0; c < dfa.classes; ++c) {
+      std::vector<StateId> next = todo[at];
+      bool alive = true;
+      for (size_t i = 0; i < next.size() && alive; ++i) {
+        next[i] = automata[i].step(next[i], bytes[c]);
+        alive = next[i] != kDead;
+      }
+      if (alive) dfa.next[size_t{at} * dfa.classes + c] = number(std::move(next));
+    }
+    if (dfa.states() > kMostDfaStates || dfa.next.size() > kMostDfaEntries ||
+        work > kMostWalkWork) {
+      return make_error(ErrorKind::usage,
+                        "{}: expected constraints that have at most {} states together, found more "
+                        "(a large count beside a pattern)",
+                        what, kMostDfaStates);
+    }
+  }
+  return pool.add_dfa(dfa.trimmed());
+}
+
+}  // namespace ringkeep::grammar

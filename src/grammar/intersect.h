@@ -1,0 +1,18 @@
+// Texts that several regular expressions have in common.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "grammar/expr.h"
+#include "grammar/grammar.h"
+
+namespace ringkeep::grammar {
+
+// The parts must not call themselves. kNothing where they have nothing in common. Errors (usage):
+// the automaton of all together is too large; `what` names them.
+Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
+                         std::string_view what);
+
+}  // namespace ringkeep::grammar

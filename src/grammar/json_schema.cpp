@@ -1,0 +1,429 @@
+// JSON Schema, draft 2020-12. Source: json-schema.org/draft/2020-12.
+#include "grammar/json_schema.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "grammar/grammar_data.h"
+#include "grammar/intersect.h"
+#include "grammar/limits.h"
+#include "grammar/matcher.h"
+#include "text/utf8.h"
+
+namespace ringkeep::grammar {
+namespace {
+
+constexpr size_t kMostCombinations = 256;  // of the alternatives of several anyOf
+constexpr int kMostJsonNesting = 200;
+constexpr size_t kMostMembers = 5'000;  // of one JSON object
+constexpr uint32_t kMostMultiple = 5'000;
+
+// Refuses what would take long to read: an ordered object looks through its keys one by one.
+class Limits : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return open(); }
+  bool key(string_t&) override {
+    if (++members_.back() > kMostMembers) {
+      error = fmt::format("expected at most {} members in an object, found more", kMostMembers);
+      return false;
+    }
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(); }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception& problem) override {
+    error = fmt::format("expected JSON, found an error at byte {} ({})", position, problem.what());
+    return false;
+  }
+  std::string error;
+
+ private:
+  bool open() {
+    members_.push_back(0);
+    if (members_.size() <= kMostJsonNesting) return true;
+    error = fmt::format("expected at most {} levels, found more", kMostJsonNesting);
+    return false;
+  }
+  bool close() {
+    members_.pop_back();
+    return true;
+  }
+  std::vector<size_t> members_;
+};
+
+bool is_whole(const Json& number) {
+  const auto value = decimal(number);
+  return value && value->fraction.empty();
+}
+
+uint8_t type_of(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::null: return kTypeNull;
+    case Json::value_t::boolean: return kTypeBoolean;
+    case Json::value_t::string: return kTypeString;
+    case Json::value_t::array: return kTypeArray;
+    case Json::value_t::object: return kTypeObject;
+    default: return is_whole(value) ? kTypeInteger : kTypeNumber;
+  }
+}
+
+size_t characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+}
+
+// Multiples of a whole number, as integers are written.
+GrammarPtr multiples(uint32_t of) {
+  Dfa dfa;
+  for (size_t byte = 0; byte < 256; ++byte) dfa.byte_class[byte] = 11;
+  for (uint8_t digit = 0; digit < 10; ++digit) dfa.byte_class['0' + digit] = digit;
+  dfa.byte_class['-'] = 10;
+  dfa.classes = 12;
+  dfa.accepting.assign(of + 2, false);  // remainders, the start, after the sign
+  dfa.accepting[0] = true;
+  dfa.start = of;
+  dfa.next.assign(size_t{of + 2} * dfa.classes, Dfa::kDead);
+  for (uint32_t state = 0; state < of + 2; ++state) {
+    const uint32_t remainder = state < of ? state : 0;
+    for (uint32_t digit = 0; digit < 10; ++digit)
+      dfa.next[size_t{state} * dfa.classes + digit] = (remainder * 10 + digit) % of;
+  }
+  dfa.next[size_t{of} * dfa.classes + 10] = of + 1;
+  ExprPool pool;
+  const ExprId root = pool.add_dfa(std::move(dfa));
+  return finish(std::move(pool), root).value();
+}
+
+}  // namespace
+
+Result<ExprId> SchemaCompiler::compile() {
+  const ExprId root = RK_TRY(value_of({{&root_, ""}}));
+  while (!open_.empty()) {
+    const Open next = std::move(open_.back());
+    open_.pop_back();
+    const ExprId body = RK_TRY(this->body(next.schemas));
+    pool_.mutable_rules()[next.rule].body = body;
+    RK_TRY(check_size(pool_));
+  }
+  return root;
+}
+
+Result<ExprId> SchemaCompiler::value_of(const Conjunction& schemas) {
+  Conjunction all;
+  std::vector<const Json*> key;
+  for (const Place& place : schemas) {
+    const Place target = RK_TRY(document_.target(place));
+    const bool anything =
+        *target.schema == true || (target.schema->is_object() && target.schema->empty());
+    if (anything || std::find(key.begin(), key.end(), target.schema) != key.end()) continue;
+    key.push_back(target.schema);
+    all.push_back(target);
+  }
+  if (all.empty()) return blocks_.value();
+  std::sort(key.begin(), key.end());
+  const auto [at, fresh] = rules_.emplace(std::move(key), 0);
+  if (fresh) {
+    at->second = pool_.add_rule(all[0].pointer.empty() ? "the root" : all[0].pointer);
+    open_.push_back({at->second, std::move(all)});
+  }
+  return pool_.call(at->second);
+}
+
+Result<ExprId> SchemaCompiler::body(const Conjunction& schemas) {
+  // Alternatives and nothing beside them keep rules of their own.
+  if (schemas.size() == 1 && schemas[0].schema->is_object()) {
+    const Json* list = nullptr;
+    std::string pointer;
+    bool alone = true;
+    for (const auto& [key, value] : schemas[0].schema->items()) {
+      if ((key == "anyOf" || key == "oneOf") && list == nullptr && value.is_array()) {
+        list = &value;
+        pointer = schemas[0].pointer + '/' + key + '/';
+      } else if (!is_annotation(key)) {
+        alone = false;
+      }
+    }
+    if (list != nullptr && alone && !list->empty()) {
+      std::vector<ExprId> all;
+      for (size_t i = 0; i < list->size(); ++i)
+        all.push_back(RK_TRY(value_of({{&(*list)[i], pointer + std::to_string(i)}})));
+      return pool_.either(all);
+    }
+  }
+
+  Keywords first;
+  for (const Place& place : schemas) RK_TRY(document_.add(place, first));
+  std::vector<Keywords> open = {std::move(first)};
+  std::vector<ExprId> all;
+  for (size_t made = 1; !open.empty();) {
+    Keywords keywords = std::move(open.back());
+    open.pop_back();
+    if (keywords.never) continue;
+    if (keywords.any_of.empty()) {
+      all.push_back(RK_TRY(without_alternatives(keywords)));
+      continue;
+    }
+    const std::vector<Place> group = std::move(keywords.any_of.back());
+    keywords.any_of.pop_back();
+    made += group.size();
+    if (made > kMostCombinations)
+      return schema_error(keywords.pointer,
+                          fmt::format("at most {} combinations of anyOf, oneOf and what is beside "
+                                      "them",
+                                      kMostCombinations),
+                          "more");
+    for (const Place& branch : group) {
+      Keywords with = keywords;
+      RK_TRY(document_.add(branch, with));
+      open.push_back(std::move(with));
+    }
+  }
+  return pool_.either(all);
+}
+
+Result<ExprId> SchemaCompiler::without_alternatives(const Keywords& keywords) {
+  if (keywords.values) return enumerated(keywords);
+  std::vector<ExprId> all;
+  if ((keywords.types & kTypeNull) != 0) all.push_back(blocks_.null());
+  if ((keywords.types & kTypeBoolean) != 0) all.push_back(blocks_.boolean());
+  if ((keywords.types & (kTypeInteger | kTypeNumber)) != 0) all.push_back(RK_TRY(number(keywords)));
+  if ((keywords.types & kTypeString) != 0) all.push_back(RK_TRY(string(keywords)));
+  if ((keywords.types & kTypeArray) != 0) all.push_back(RK_TRY(array(keywords)));
+  if ((keywords.types & kTypeObject) != 0) all.push_back(RK_TRY(object(keywords)));
+  return pool_.either(all);
+}
+
+Result<ExprId> SchemaCompiler::enumerated(const Keywords& keywords) {
+  GrammarPtr content;  // what strings must be
+  bool no_string = false;
+  if (!keywords.patterns.empty() || !keywords.formats.empty()) {
+    ExprPool pool;
+    const ExprId root =
+        RK_TRY(string_content(pool, {.patterns = keywords.patterns, .formats = keywords.formats}));
+    if (root == kNothing)
+      no_string = true;
+    else
+      content = RK_TRY(finish(std::move(pool), root));
+  }
+  std::vector<std::string> texts;
+  std::vector<ExprId> all;
+  for (const Json& value : *keywords.values) {
+    const uint8_t type = type_of(value);
+    if ((keywords.types & type) == 0) continue;
+    if (value.is_structured()) {
+      const bool judged =
+          value.is_object() ? keywords.has_object_keywords() : keywords.has_array_keywords();
+      if (judged)
+        return schema_error(keywords.pointer,
+                            "no further keywords beside an enum of objects or "
+                            "arrays",
+                            "some");
+      all.push_back(RK_TRY(constant(value)));
+      continue;
+    }
+    if (value.is_number()) {
+      const auto number = decimal(value);
+      if (!number)
+        return schema_error(keywords.pointer, "numbers of an ordinary size", value.dump());
+      if (!keywords.multiples.empty())
+        return schema_error(keywords.multiples[0].second, "no multipleOf beside an enum", "one");
+      const auto fails = [&](const std::optional<Bound>& bound, int sign) {
+        if (!bound) return false;
+        const int order = compare(*number, bound->at) * sign;
+        return order < 0 || (order == 0 && bound->exclusive);
+      };
+      if (fails(keywords.low, 1) || fails(keywords.high, -1)) continue;
+      texts.push_back(value.dump());
+    } else if (value.is_string()) {
+      const auto& text = value.get_ref<const std::string&>();
+      if (text::utf8_valid_prefix(text) != text.size())
+        return schema_error(keywords.pointer, "UTF-8 strings", "other bytes");
+      const std::string whole = spelled(text);
+      const size_t length = characters(text);
+      if (length < keywords.min_length || length > keywords.max_length) continue;
+      if (no_string || (content && !accepts(content, whole.substr(1, whole.size() - 2)))) continue;
+      texts.push_back(whole);
+    } else {
+      texts.push_back(value.dump());
+    }
+  }
+  all.push_back(one_of(pool_, std::move(texts)));
+  return pool_.either(all);
+}
+
+Result<ExprId> SchemaCompiler::constant(const Json& value) {
+  if (!value.is_structured()) {
+    if (!value.is_string()) return pool_.literal(value.dump());
+    return pool_.literal(spelled(value.get_ref<const std::string&>()));
+  }
+  std::vector<ExprId> parts;
+  for (const auto& [key, item] : value.items()) {
+    if (!parts.empty()) parts.push_back(blocks_.comma());
+    if (value.is_object()) {
+      parts.push_back(pool_.literal(spelled(key)));
+      parts.push_back(blocks_.colon());
+    }
+    parts.push_back(RK_TRY(constant(item)));
+  }
+  const ExprId items = pool_.sequence(parts);
+  return value.is_object() ? blocks_.bracketed('{', items, '}')
+                           : blocks_.bracketed('[', items, ']');
+}
+
+Result<ExprId> SchemaCompiler::number(const Keywords& keywords) {
+  const bool whole = (keywords.types & kTypeNumber) == 0;
+  if (keywords.multiples.empty()) {
+    if (whole) {
+      return keywords.low || keywords.high ? integers(pool_, keywords.low, keywords.high)
+                                           : blocks_.integer();
+    }
+    return keywords.low || keywords.high ? numbers(pool_, keywords.low, keywords.high)
+                                         : blocks_.number();
+  }
+  ExprPool range;
+  const ExprId root = integers(range, keywords.low, keywords.high);
+  if (root == kNothing) return kNothing;
+  std::vector<GrammarPtr> parts = {RK_TRY(finish(std::move(range), root))};
+  for (const auto& [of, pointer] : keywords.multiples) {
+    if (!of.fraction.empty() || of.whole.size() > 4 || std::stoul(of.whole) > kMostMultiple)
+      return schema_error(pointer, fmt::format("a whole number up to {}", kMostMultiple),
+                          of.text());
+    parts.push_back(multiples(static_cast<uint32_t>(std::stoul(of.whole))));
+  }
+  return intersect(pool_, parts, "json schema: at " + keywords.multiples[0].second);
+}
+
+Result<ExprId> SchemaCompiler::string(const Keywords& keywords) {
+  if (keywords.min_length > keywords.max_length) return kNothing;
+  const ExprId quote = pool_.literal("\"");
+  if (keywords.patterns.empty() && keywords.formats.empty()) {
+    if (keywords.min_length == 0 && keywords.max_length == UINT32_MAX) return blocks_.string();
+    const ExprId content =
+        pool_.repeat(blocks_.character(), keywords.min_length,
+                     keywords.max_length == UINT32_MAX ? kUnbounded : keywords.max_length);
+    return pool_.sequence({quote, content, quote});
+  }
+  const ExprId content = RK_TRY(string_content(
+      pool_, {keywords.min_length, keywords.max_length, keywords.patterns, keywords.formats}));
+  return pool_.sequence({quote, content, quote});
+}
+
+Result<ExprId> SchemaCompiler::array(const Keywords& keywords) {
+  uint32_t most = keywords.max_items;
+  const auto places = static_cast<uint32_t>(keywords.prefix.size());
+  if (!keywords.more_items) most = std::min(most, places);
+  const uint32_t least = keywords.min_items;
+  if (least > most) return kNothing;
+  if (most == 0) return blocks_.bracketed('[', kEmpty, ']');
+
+  // From the right: what may follow once i items are written.
+  ExprId rest = kEmpty;
+  if (most > places) {
+    const ExprId item = pool_.concat(blocks_.comma(), RK_TRY(value_of(keywords.items)));
+    rest = pool_.repeat(item, least > places ? least - places : 0,
+                        most == UINT32_MAX ? kUnbounded : most - places);
+  }
+  for (uint32_t i = std::min(places, most); i-- > 1;) {
+    rest = pool_.sequence({blocks_.comma(), RK_TRY(value_of(keywords.prefix[i])), rest});
+    if (i >= least) rest = pool_.optional(rest);
+  }
+  ExprId items;
+  if (places > 0) {
+    items = pool_.concat(RK_TRY(value_of(keywords.prefix[0])), rest);
+  } else {  // no comma before the first
+    const ExprId item = RK_TRY(value_of(keywords.items));
+    items = pool_.concat(
+        item, pool_.repeat(pool_.concat(blocks_.comma(), item), least > 0 ? least - 1 : 0,
+                           most == UINT32_MAX ? kUnbounded : most - 1));
+  }
+  if (least == 0) items = pool_.optional(items);
+  return blocks_.bracketed('[', items, ']');
+}
+
+Result<ExprId> SchemaCompiler::object(Keywords keywords) {
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < keywords.properties.size(); ++i) index[keywords.properties[i].first] = i;
+  const bool may_have_more = keywords.additional;
+  const bool offers_more =
+      may_have_more && (keywords.additional_named || keywords.properties.empty());
+  std::vector<bool> required(keywords.properties.size(), false);
+  for (const std::string& name : keywords.required) {
+    const auto found = index.find(name);
+    if (found != index.end()) {
+      required[found->second] = true;
+    } else if (may_have_more && !keywords.forbidden.contains(name)) {
+      keywords.properties.emplace_back(name, keywords.additional_as);
+      required.push_back(true);
+    } else {
+      return kNothing;
+    }
+  }
+  const size_t count = keywords.properties.size();
+  const auto least = static_cast<size_t>(std::count(required.begin(), required.end(), true));
+  if (keywords.min_properties > least)
+    return schema_error(keywords.pointer, "minProperties at most the number of required properties",
+                        std::to_string(keywords.min_properties));
+  if (keywords.max_properties < count || (offers_more && keywords.max_properties != UINT32_MAX))
+    return schema_error(keywords.pointer,
+                        "maxProperties at least the number of properties, and no "
+                        "additional ones",
+                        std::to_string(keywords.max_properties));
+
+  std::vector<std::string> names;
+  std::vector<ExprId> members;
+  for (const auto& [name, schemas] : keywords.properties) {
+    if (text::utf8_valid_prefix(name) != name.size())
+      return schema_error(keywords.pointer, "UTF-8 names", "other bytes");
+    names.push_back(name);
+    members.push_back(
+        pool_.sequence({pool_.literal(spelled(name)), blocks_.colon(), RK_TRY(value_of(schemas))}));
+  }
+  ExprId more = kEmpty, other = kNothing;
+  if (offers_more) {
+    other = pool_.sequence({names.empty() ? blocks_.string() : other_string(pool_, names),
+                            blocks_.colon(), RK_TRY(value_of(keywords.additional_as))});
+    more = pool_.repeat(pool_.concat(blocks_.comma(), other), 0, kUnbounded);
+  }
+  // From the right: `more` is what may follow a member that is there.
+  std::vector<ExprId> first;
+  if (least == 0) first = {kEmpty, pool_.concat(other, more)};
+  const size_t last_first =
+      static_cast<size_t>(std::find(required.begin(), required.end(), true) - required.begin());
+  for (size_t i = count; i-- > 0;) {
+    if (i <= last_first) first.push_back(pool_.concat(members[i], more));
+    const ExprId next = pool_.concat(blocks_.comma(), members[i]);
+    more = pool_.concat(required[i] ? next : pool_.optional(next), more);
+  }
+  return blocks_.bracketed('{', pool_.either(first), '}');
+}
+
+Result<GrammarPtr> Grammar::from_json_schema(const nlohmann::ordered_json& schema,
+                                             const JsonOptions& options) {
+  ExprPool pool;
+  const ExprId root = RK_TRY(SchemaCompiler(pool, schema, options).compile());
+  auto grammar = finish(std::move(pool), root);
+  if (!grammar) return make_error(ErrorKind::usage, "json schema: {}", grammar.error().message);
+  return grammar;
+}
+
+Result<GrammarPtr> Grammar::from_json_schema(std::string_view schema, const JsonOptions& options) {
+  if (schema.size() > kMostText) {
+    return make_error(ErrorKind::usage, "json schema: expected at most {} bytes, found {}",
+                      kMostText, schema.size());
+  }
+  Limits limits;
+  if (!Json::sax_parse(schema, &limits))
+    return make_error(ErrorKind::usage, "json schema: {}", limits.error);
+  return from_json_schema(Json::parse(schema), options);
+}
+
+}  // namespace ringkeep::grammar
