@@ -58,10 +58,8 @@ void add_page(http::Router& router) {
         response.body = std::string(asset.bytes);
       exchange->respond(std::move(response));
     };
-    router.add({.method = "GET",
-                .pattern = std::string(asset.path),
-                .handler = answer,
-                .quick = true});
+    router.add(
+        {.method = "GET", .pattern = std::string(asset.path), .handler = answer, .quick = true});
   }
 }
 
@@ -138,7 +136,8 @@ class Serving {
     server_->start();
     const std::string url = "http://" + server_->addresses().front();
     if (options_.model.json)
-      print_json(Json{{"host", options_.host}, {"port", server_->port()}, {"url", url}});
+      RK_TRY(print_now(
+          Json{{"host", options_.host}, {"port", server_->port()}, {"url", url}}.dump() + "\n"));
     for (const std::string& address : server_->addresses())
       http::log_event("listening", {{"url", "http://" + address},
                                     {"keys", std::string(keys_.empty() ? "no" : "yes")}});
