@@ -135,10 +135,9 @@ class Serving {
     app_->set_server(server_.get());
     server_->start();
     const std::string url = "http://" + server_->addresses().front();
-    if (options_.model.json) {
-      print_json(Json{{"host", options_.host}, {"port", server_->port()}, {"url", url}});
-      std::fflush(stdout);  // whoever reads it waits for it
-    }
+    if (options_.model.json)
+      RK_TRY(print_now(
+          Json{{"host", options_.host}, {"port", server_->port()}, {"url", url}}.dump() + "\n"));
     for (const std::string& address : server_->addresses())
       http::log_event("listening", {{"url", "http://" + address},
                                     {"keys", std::string(keys_.empty() ? "no" : "yes")}});
