@@ -34,6 +34,9 @@ std::vector<Case> cases() {
           "additionalProperties": {"type": "boolean"}})")},
       {"recursive", schema(R"({"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties":
           {"a": {"type": "string"}, "next": {"$ref": "#/$defs/t"}}, "required": ["a"]}}})")},
+      {"no such value",
+       schema(R"({"type": "object", "properties": {"a": {"allOf": [{"type": "string"},
+          {"type": "integer"}]}, "b": {"type": "null"}}, "additionalProperties": {"$ref": "#/properties/a"}})")},
       {"lengths", schema(R"({"type": "string", "minLength": 3, "maxLength": 90})")},
       {"pattern",
        schema(R"({"type": "string", "pattern": "^[^b]{2,5}(\"|\\n|é)$", "minLength": 4})")},
@@ -120,8 +123,8 @@ TEST(Matcher, WalksEndInJson) {
   for (const Case& one : cases()) {
     const std::string name = one.name;
     const bool json = name == "any json" || name == "compact object" || name == "schema" ||
-                      name == "recursive" || name == "lengths" || name == "pattern" ||
-                      name == "date";
+                      name == "recursive" || name == "no such value" || name == "lengths" ||
+                      name == "pattern" || name == "date";
     const Matcher start(one.grammar, vocabulary.trie);
     for (int i = 0; i < 60; ++i) {
       const Walk walk = random_walk(start, vocabulary, random);
