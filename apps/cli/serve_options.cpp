@@ -66,10 +66,11 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
                  "model's")
       ->type_name("FILE|NAME")
       ->group(kServer);
-  app.add_option("--tool-call-parser", options.tool_parser,
-                 "how the model writes tool calls: auto (as its chat template tells), none, hermes, "
-                 "qwen3_coder, llama3_json, mistral, mistral_args, functiongemma, gemma4, "
-                 "deepseek_v3, deepseek_v31")
+  app.add_option(
+         "--tool-call-parser", options.tool_parser,
+         "how the model writes tool calls: auto (as its chat template tells), none, hermes, "
+         "qwen3_coder, llama3_json, mistral, mistral_args, functiongemma, gemma4, "
+         "deepseek_v3, deepseek_v31")
       ->type_name("NAME")
       ->capture_default_str()
       ->group(kServer);

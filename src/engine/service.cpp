@@ -48,9 +48,9 @@ struct Service::State {
   Snapshot snapshot;
 
   std::atomic<uint64_t> beats{0};
-  Clock::time_point published;                             // engine thread
+  Clock::time_point published;  // engine thread
   std::vector<int64_t> steps_by_rows = std::vector<int64_t>(kRowBounds.size() + 1);  // same
-  int64_t rows = 0;                                        // same
+  int64_t rows = 0;                                                                  // same
   std::map<int64_t, std::pair<int64_t, size_t>> requests;  // engine id -> group, index; same
   std::thread worker;
   std::thread watcher;

@@ -45,7 +45,7 @@ struct Snapshot {
   std::vector<SequenceView> sequences;
   // Steps by the sequences that they served, at most kRowBounds[i], and those with more.
   std::vector<int64_t> steps_by_rows;  // [bounds + 1]
-  int64_t rows = 0;  // of all steps
+  int64_t rows = 0;                    // of all steps
 };
 
 struct EngineHealth {

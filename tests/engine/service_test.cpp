@@ -43,8 +43,7 @@ class Listener {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] {
       const Told& told = told_[index];
-      return told.ended ||
-             (tokens >= 0 && static_cast<int64_t>(told.tokens.size()) >= tokens);
+      return told.ended || (tokens >= 0 && static_cast<int64_t>(told.tokens.size()) >= tokens);
     }));
     return told_[index];
   }

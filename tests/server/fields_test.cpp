@@ -10,8 +10,9 @@ const Defaults kDefaults{.vocab_size = 100};
 // The field that a chat request with these members is refused for, or "".
 template <typename T = ChatFields>
 std::string refused(const std::string& members) {
-  const std::string base =
-      std::is_same_v<T, ChatFields> ? R"("messages":[{"role":"user","content":"x"}])" : R"("prompt":"x")";
+  const std::string base = std::is_same_v<T, ChatFields>
+                               ? R"("messages":[{"role":"user","content":"x"}])"
+                               : R"("prompt":"x")";
   const Json body = parse_json("{" + base + (members.empty() ? "" : ",") + members + "}").value();
   T request;
   FieldReader reader(body);
@@ -124,8 +125,8 @@ TEST(Fields, RulesExcludeEachOther) {
 }
 
 TEST(Fields, MessagesBecomeWhatTemplatesRead) {
-  const ChatFields request = chat(
-      R"("tools":[{"type":"function","function":{"name":"f"}}],"user":null)");
+  const ChatFields request =
+      chat(R"("tools":[{"type":"function","function":{"name":"f"}}],"user":null)");
   EXPECT_EQ(request.messages, Json::parse(R"([{"role":"user","content":"x"}])"));
   EXPECT_EQ(request.tools.size(), 1u);
 }

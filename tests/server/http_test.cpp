@@ -11,7 +11,8 @@ namespace {
 
 TEST(Router, FindsMethodAndPath) {
   Router router;
-  for (const char* pattern : {"/", "/a", "/a/{id}"}) router.add({.method = "GET", .pattern = pattern});
+  for (const char* pattern : {"/", "/a", "/a/{id}"})
+    router.add({.method = "GET", .pattern = pattern});
   router.add({.method = "POST", .pattern = "/a"});
   EXPECT_EQ(router.find("GET", "/").route->pattern, "/");
   EXPECT_EQ(router.find("HEAD", "/a").route->method, "GET");
@@ -34,7 +35,7 @@ TEST(ApiKeys, InEveryForm) {
   keys.add("two");
   EXPECT_TRUE(keys.accepts(with("authorization", "bEaReR   two")));
   EXPECT_TRUE(keys.accepts(with("X-API-KEY", "one")));
-  EXPECT_TRUE(keys.accepts(with("Authorization", "Basic OnR3bw==")));    // ":two"
+  EXPECT_TRUE(keys.accepts(with("Authorization", "Basic OnR3bw==")));     // ":two"
   EXPECT_TRUE(keys.accepts(with("Authorization", "Basic dXNlcjpvbmU")));  // "user:one", unpadded
   for (const char* bad : {"", "Bearer", "Bearer ", "Bearer onetwo", "Bearer on", "Basic dHdv",
                           "Basic !", "one", "Bearer one ", "Digest one"})
@@ -90,8 +91,7 @@ class OutboxTest : public ::testing::Test {
  protected:
   std::shared_ptr<Outbox> make(size_t limit) {
     return std::make_shared<Outbox>(
-        Request{}, limit, [this] { ++wakes; },
-        [](const std::function<void()>& work) { work(); });
+        Request{}, limit, [this] { ++wakes; }, [](const std::function<void()>& work) { work(); });
   }
   int wakes = 0;
 };

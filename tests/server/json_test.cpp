@@ -19,9 +19,9 @@ TEST(Json, IsWhatNlohmannReads) {
 }
 
 TEST(Json, RefusesWhatIsNone) {
-  for (const char* text : {"", "{", "[1,]", "{\"a\":1,}", "NaN", "[Infinity]", "-Infinity", "'a'",
-                           "1 2", "{a:1}", "\"\\ud800\"", "\"\xff\"", "\"\xc3(\"", "\xef\xbb", "01",
-                           "[1] //", "\"a\nb\""})
+  for (const char* text :
+       {"", "{", "[1,]", "{\"a\":1,}", "NaN", "[Infinity]", "-Infinity", "'a'", "1 2", "{a:1}",
+        "\"\\ud800\"", "\"\xff\"", "\"\xc3(\"", "\xef\xbb", "01", "[1] //", "\"a\nb\""})
     EXPECT_NE(error_of(text), "") << text;
 }
 

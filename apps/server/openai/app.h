@@ -31,7 +31,7 @@ struct Model {
   const text::Tokenizer* tokenizer = nullptr;  // null: the checkpoint has none
   std::optional<text::ChatTemplate> chat_template;
   std::string template_source;
-  std::string template_problem;  // why it cannot be used; empty: it can, or there is none
+  std::string template_problem;      // why it cannot be used; empty: it can, or there is none
   prompt::ReplyFormat reply_format;  // how it writes reasoning and tool calls
   std::shared_ptr<Constraints> constraints;  // null without a tokenizer
   ModelConfig config;

@@ -38,12 +38,12 @@ std::optional<ApiError> read_choice(const ChatFields& fields, Choice& choice) {
                                  "\"function\", \"function\": {{\"name\": ...}}}}, found {}",
                                  describe(value)));
   choice.name = value["function"]["name"].get<std::string>();
-  const bool known = std::ranges::any_of(fields.tools, [&](const Json& tool) {
-    return tool["function"]["name"] == choice.name;
-  });
+  const bool known = std::ranges::any_of(
+      fields.tools, [&](const Json& tool) { return tool["function"]["name"] == choice.name; });
   if (!known)
-    return bad_field("tool_choice.function.name",
-                     fmt::format("tool_choice.function.name: no tool is called \"{}\"", choice.name));
+    return bad_field(
+        "tool_choice.function.name",
+        fmt::format("tool_choice.function.name: no tool is called \"{}\"", choice.name));
   return std::nullopt;
 }
 
@@ -91,8 +91,8 @@ class ReplyGrammar {
       GrammarPtr arguments = Grammar::json_object();
       if (function.contains("parameters") && function["parameters"].is_object() &&
           !function["parameters"].empty())
-        arguments = RK_TRY(
-            Grammar::from_json_schema(function["parameters"], Grammar::JsonOptions{}));
+        arguments =
+            RK_TRY(Grammar::from_json_schema(function["parameters"], Grammar::JsonOptions{}));
       const GrammarPtr parts[] = {RK_TRY(spelled(shape.call_begin + name + shape.name_end)),
                                   arguments, RK_TRY(spelled(shape.call_end))};
       each.push_back(RK_TRY(Grammar::sequence(parts)));
@@ -176,16 +176,21 @@ std::optional<ApiError> plan_reply(const Model& model, const ChatFields& fields,
                      fields.rule.param + ": a reply cannot be this and a tool call",
                      "unsupported_value");
   const ReplyGrammar builder(tokenizer, plan.format);
-  if (tools && prompt::call_grammar(plan.format.tools).arguments !=
-                   prompt::CallGrammar::Arguments::json)
+  if (tools &&
+      prompt::call_grammar(plan.format.tools).arguments != prompt::CallGrammar::Arguments::json)
     return bad_field(required ? "tool_choice" : fields.rule.param,
                      fmt::format("{}: not supported with the way this model writes tool calls ({})",
                                  required ? "tool_choice" : fields.rule.param,
                                  prompt::tool_format_name(plan.format.tools)),
                      "unsupported_value");
-  const Json key = {static_cast<int>(fields.rule.kind), fields.rule.schema, fields.rule.text,
-                    fields.rule.choices, plan.tools, fields.tool_choice,
-                    fields.parallel_tool_calls, plan.in_reasoning};
+  const Json key = {static_cast<int>(fields.rule.kind),
+                    fields.rule.schema,
+                    fields.rule.text,
+                    fields.rule.choices,
+                    plan.tools,
+                    fields.tool_choice,
+                    fields.parallel_tool_calls,
+                    plan.in_reasoning};
   auto matcher = model.constraints->matcher(dump(key), [&]() -> Result<GrammarPtr> {
     std::vector<GrammarPtr> replies;
     if (tools)

@@ -14,12 +14,12 @@ namespace ringkeep::openai {
 
 struct ChatPlan {
   prompt::ReplyFormat format;
-  Json tools;                       // that the template shows and whose calls are read; or null
-  bool in_reasoning = false;        // the prompt ends within a thinking block
-  bool show_control = false;        // marks of the reply are control tokens
-  std::vector<std::string> stop;    // beside the request's
-  bool one_call = false;            // further calls of the reply are not told
-  MatcherPointer constraint;        // null: none
+  Json tools;                     // that the template shows and whose calls are read; or null
+  bool in_reasoning = false;      // the prompt ends within a thinking block
+  bool show_control = false;      // marks of the reply are control tokens
+  std::vector<std::string> stop;  // beside the request's
+  bool one_call = false;          // further calls of the reply are not told
+  MatcherPointer constraint;      // null: none
 };
 
 // Before the prompt is rendered: which tools it shows. Errors name the field.

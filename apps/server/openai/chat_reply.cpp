@@ -53,8 +53,7 @@ class ChatChoice : public ChoiceShape {
  private:
   // A streamed chunk of what was read, or null when there is nothing to tell yet.
   Json told(prompt::ReplyDelta read) {
-    if (one_call_)
-      std::erase_if(read.tool_calls, [](const auto& call) { return call.index > 0; });
+    if (one_call_) std::erase_if(read.tool_calls, [](const auto& call) { return call.index > 0; });
     if (read.empty()) return nullptr;
     content_ += options_.stream ? "" : read.content;
     reasoning_ += options_.stream ? "" : read.reasoning;
@@ -79,9 +78,8 @@ class ChatChoice : public ChoiceShape {
 
   void collect(const prompt::ToolCallDelta& call) {
     while (calls_.size() <= static_cast<size_t>(call.index))
-      calls_.push_back({{"id", ""},
-                        {"type", "function"},
-                        {"function", {{"name", ""}, {"arguments", ""}}}});
+      calls_.push_back(
+          {{"id", ""}, {"type", "function"}, {"function", {{"name", ""}, {"arguments", ""}}}});
     Json& entry = calls_[static_cast<size_t>(call.index)];
     Json& function = entry["function"];
     entry["id"].get_ref<std::string&>() += call.id;

@@ -30,7 +30,8 @@ Result<grammar::GrammarPtr> rule_grammar(const OutputRule& rule) {
 
 MatcherPointer Constraints::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(latest_, key, &std::pair<std::string, MatcherPointer>::first);
+  const auto found =
+      std::ranges::find(latest_, key, &std::pair<std::string, MatcherPointer>::first);
   if (found == latest_.end()) return nullptr;
   latest_.splice(latest_.begin(), latest_, found);
   return found->second;

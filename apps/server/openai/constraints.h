@@ -18,8 +18,8 @@ using MatcherPointer = std::shared_ptr<const grammar::Matcher>;  // at the begin
 // What the rule says. Errors (usage): of the schema, expression or grammar; it must not be `none`.
 Result<grammar::GrammarPtr> rule_grammar(const OutputRule& rule);
 
-// Grammars over the vocabulary of one model, the latest of them kept: what one reply finds out about
-// the tokens that a grammar allows serves the next one too.
+// Grammars over the vocabulary of one model, the latest of them kept: what one reply finds out
+// about the tokens that a grammar allows serves the next one too.
 class Constraints {
  public:
   explicit Constraints(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -124,8 +124,8 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
     const Json key = {static_cast<int>(rule.kind), rule.schema, rule.text, rule.choices};
     auto matcher = model->constraints->matcher(dump(key), [&] { return rule_grammar(rule); });
     if (!matcher.ok())
-      return exchange->respond(error_response(
-          bad_field(rule.param, rule.param + ": " + matcher.error().message)));
+      return exchange->respond(
+          error_response(bad_field(rule.param, rule.param + ": " + matcher.error().message)));
     constraint = *matcher;
   }
   const int64_t choices = static_cast<int64_t>(fields->prompts.size()) * fields->n;
