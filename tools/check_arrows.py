@@ -30,7 +30,7 @@ ARROWS = {
     "eval": ["engine"],
     "server/http": ["base"],
     "server/openai": ["server/http", "engine", "grammar", "prompt"],
-    "server/web": ["base"],
+    "server/web": ["server/http"],
     "cli": ["eval", "server/openai", "server/web", "engine", "kernels/select"],
 }
 # Highway stays inside kernels/cpu, Boost and prometheus-cpp each inside one room of the server.

@@ -14,7 +14,7 @@
 #include "cli/stop_signal.h"
 #include "prompt/named_templates.h"
 #include "server/openai/app.h"
-#include "server/web/assets.h"
+#include "server/web/routes.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -39,28 +39,6 @@ Result<std::string> template_source(const std::string& flag) {
   if (flag.empty()) return std::string();
   if (auto named = prompt::named_template(flag)) return *named;
   return read_text_input(flag, kTemplateLimit);
-}
-
-// The files of the web page, which a browser asks for again only when they have changed.
-void add_page(http::Router& router) {
-  for (const web::Asset& asset : web::assets()) {
-    const auto answer = [&asset](const std::shared_ptr<http::Exchange>& exchange) {
-      http::Response response{.content_type = std::string(asset.content_type)};
-      response.headers = {{"ETag", std::string(asset.etag)},
-                          {"Cache-Control", "no-cache"},
-                          {"Content-Security-Policy", std::string(web::kContentSecurityPolicy)},
-                          {"X-Content-Type-Options", "nosniff"},
-                          {"Referrer-Policy", "no-referrer"}};
-      const std::string* known = exchange->request().header("If-None-Match");
-      if (known != nullptr && *known == asset.etag)
-        response.status = 304;
-      else
-        response.body = std::string(asset.bytes);
-      exchange->respond(std::move(response));
-    };
-    router.add(
-        {.method = "GET", .pattern = std::string(asset.path), .handler = answer, .quick = true});
-  }
 }
 
 // One word for model, cache and numerics: when it changes, replies may.
@@ -128,7 +106,7 @@ class Serving {
     app_ = std::make_unique<openai::App>(settings);
     http::Router router;
     app_->add_routes(router);
-    add_page(router);
+    web::add_routes(router);
     server_ = RK_TRY(http::Server::listen(
         options_.host, options_.port,
         app_->http_options(options_.limits, options_.cors_origins, keys_), std::move(router)));

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import time
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -49,6 +50,14 @@ def open_page(chromium, url, settings=None, path="/", **options):
         assert dialogs == [], f"a script of a reply ran: {dialogs}"
     finally:
         context.close()
+
+
+def until(page, condition, seconds=20):
+    """Waits for a JavaScript expression to hold. (The page's policy forbids wait_for_function.)"""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"not in {seconds} s: {condition}"
+        page.wait_for_timeout(20)
 
 
 def send(page, text):

@@ -182,7 +182,7 @@ export function split(text) {
       continue;
     }
     const end = blockEnd(lines, i);
-    sources.push(lines.slice(i, end).join('\n'));
+    sources.push(lines.slice(i, end).join('\n').trimEnd());
     i = end;
   }
   return sources;
