@@ -104,6 +104,7 @@ Status Engine::set_cache(const CacheFlags& flags) {
 }
 
 void Engine::set_heartbeat(std::function<void()> heartbeat) {
+  state_->heartbeat = heartbeat;
   state_->model->set_heartbeat(std::move(heartbeat));
 }
 

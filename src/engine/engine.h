@@ -138,7 +138,8 @@ class Engine {
   GenerationStats stats(int64_t id) const;  // of a running generation or the last finished ones
   ServingStats serving() const;
   std::vector<SequenceView> sequences() const;  // in order of arrival
-  // Called in step(), on its thread, at least once a layer: a slow step is not a dead engine.
+  // Called in step(), on its thread, at least once a layer and constraint: a slow step is not a
+  // dead engine.
   void set_heartbeat(std::function<void()> heartbeat);
 
   // Measures the queries and keys of every row that runs from now on (calibration), as they enter

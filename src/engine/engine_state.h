@@ -2,6 +2,7 @@
 // (requests and steps), engine_seats.cpp (sequences for requests), engine_cache_files.cpp.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -42,6 +43,7 @@ struct Engine::State final : Seats {
   std::map<int64_t, GenerationStats> finished;
   ServingStats counts;
   Buffer logits;  // [max_logit_rows, vocab] float32
+  std::function<void()> heartbeat;
 
   // --- caches
   Result<weights::KeyBalance> balance_for(const CacheFlags& flags, const kv::KvPlan& plan) const;

@@ -202,6 +202,7 @@ void Engine::State::sample(std::span<const std::pair<Generation*, int64_t>> rows
       if (text::TokenConstraint* constraint = g->request.constraint.get()) {
         g->allowed.assign((vocab + 63) / 64, ~uint64_t{0});
         constraint->mask(g->allowed);
+        if (heartbeat) heartbeat();  // many hard grammars take as long as many layers
       }
     }
     model->logits(picked, logits.as<float>(), exec);
