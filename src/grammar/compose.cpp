@@ -158,6 +158,23 @@ Result<GrammarPtr> Grammar::any_of(std::span<const GrammarPtr> alternatives) {
   });
 }
 
+Result<GrammarPtr> Grammar::one_of(std::span<const std::string> texts) {
+  ExprPool pool;
+  std::vector<ExprId> roots;
+  size_t bytes = 0;
+  for (const std::string& text : texts) {
+    bytes += text.size();
+    if (bytes > kMostText)
+      return make_error(ErrorKind::usage,
+                        "grammar: expected texts of at most {} bytes together, found more",
+                        kMostText);
+    roots.push_back(pool.literal(text));
+    RK_TRY(check_size(pool));
+  }
+  const ExprId root = pool.either(roots);
+  return finish(std::move(pool), root);
+}
+
 Result<GrammarPtr> Grammar::repeat(const GrammarPtr& part, uint32_t low, uint32_t high) {
   if (low > high) {
     return make_error(ErrorKind::usage,

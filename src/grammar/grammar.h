@@ -59,6 +59,7 @@ class Grammar {
   static GrammarPtr control(std::string_view piece);  // the control token of that name
   static Result<GrammarPtr> sequence(std::span<const GrammarPtr> parts);
   static Result<GrammarPtr> any_of(std::span<const GrammarPtr> alternatives);
+  static Result<GrammarPtr> one_of(std::span<const std::string> texts);
   static Result<GrammarPtr> repeat(const GrammarPtr& part, uint32_t low, uint32_t high);
 
   // Free text until a trigger stands in it; then what follows the trigger must be `then`, and after

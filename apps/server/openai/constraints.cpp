@@ -17,11 +17,7 @@ Result<grammar::GrammarPtr> rule_grammar(const OutputRule& rule) {
       return Grammar::from_json_schema(rule.schema, Grammar::JsonOptions{});
     case OutputRule::Kind::regex: return Grammar::from_regex(rule.text);
     case OutputRule::Kind::grammar: return Grammar::from_gbnf(rule.text);
-    case OutputRule::Kind::choice: {
-      std::vector<grammar::GrammarPtr> choices;
-      for (const std::string& choice : rule.choices) choices.push_back(Grammar::literal(choice));
-      return Grammar::any_of(choices);
-    }
+    case OutputRule::Kind::choice: return Grammar::one_of(rule.choices);
     case OutputRule::Kind::none: break;
   }
   RK_CHECK(false, "no rule has no grammar");

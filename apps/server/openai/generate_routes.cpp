@@ -57,6 +57,16 @@ ApiError no_template(const Model& model) {
           .code = "no_chat_template"};
 }
 
+// What the engine would say, before anything is made of such a prompt: copies for n replies,
+// places of snapshots, grammars.
+std::optional<ApiError> too_long(const Model& model, size_t tokens, const std::string& param) {
+  const int64_t context = model.plan->max_length();
+  if (static_cast<int64_t>(tokens) <= context) return std::nullopt;
+  return from_error(
+      input_error("the prompt has {} tokens, the context (--ctx) holds {}", tokens, context),
+      param);
+}
+
 // Each reply is held to a grammar of its own.
 void constrain(std::vector<engine::Request>& requests, const MatcherPointer& start) {
   if (start == nullptr) return;
@@ -86,6 +96,8 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
                                          options);
   if (!built.ok())
     return exchange->respond(error_response(bad_field("messages", built.error().message)));
+  if (const auto error = too_long(*model, built->tokens.size(), "messages"))
+    return exchange->respond(error_response(*error));
   if (const auto error = plan_reply(*model, *fields, built->text, reply))
     return exchange->respond(error_response(*error));
 
@@ -152,6 +164,8 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
           text, {.add_special = fields->add_special_tokens, .parse_special = true});
       if (fields->echo) echo = text;
     }
+    if (const auto error = too_long(*model, base.tokens.size(), plan.prompt_param))
+      return exchange->respond(error_response(*error));
     if (model->tokenizer == nullptr && fields->top_logprobs >= 0)
       return exchange->respond(error_response(no_tokenizer()));
     add_requests(plan, base, *fields);

@@ -86,6 +86,9 @@ class Builder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, int max_depth) {
+  // The parser takes it for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != text.npos)
+    return make_error(ErrorKind::usage, "not JSON at byte {}: a NUL byte", nul + 1);
   Builder builder(max_depth);
   if (!Json::sax_parse(text, &builder))
     return make_error(ErrorKind::usage, "{}", builder.error.empty() ? "not JSON" : builder.error);
