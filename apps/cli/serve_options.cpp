@@ -1,6 +1,7 @@
 #include "cli/serve_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -18,6 +19,10 @@ void add_seconds(CLI::App& app, const char* name, double& value, const char* hel
   app.add_option(name, value, help)
       ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 86400.0))
+      ->check([](const std::string& text) {  // a range lets NaN pass
+        return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, found " + text
+                                                              : std::string();
+      })
       ->capture_default_str()
       ->group(kLimits);
 }
@@ -25,9 +30,25 @@ void add_seconds(CLI::App& app, const char* name, double& value, const char* hel
 void add_bytes(CLI::App& app, const char* name, size_t& value, const char* help) {
   app.add_option(name, value, help)
       ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(CLI::Validator(
+          [](std::string& text) {
+            if (text.starts_with('-')) return "expected at least 0 bytes, found " + text;
+            return CLI::AsSizeValue(/*kb_is_1000=*/false)(text);
+          },
+          "BYTES"))
       ->capture_default_str()
       ->group(kLimits);
+}
+
+// As browsers write it: scheme://host, with a port or without.
+std::string check_origin(const std::string& text) {
+  const size_t scheme = text.find("://");
+  const bool good = text == "*" || text == "null" ||
+                    (scheme != text.npos && scheme > 0 && scheme + 3 < text.size() &&
+                     text.find_first_of("/?# *", scheme + 3) == text.npos);
+  return good ? std::string()
+              : fmt::format("expected an origin such as https://chat.example, or *, found \"{}\"",
+                            text);
 }
 
 Status add_key(http::ApiKeys& keys, const std::string& key, const std::string& source) {
@@ -59,6 +80,9 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--served-model-name,--alias,-a", options.names,
                  "what requests call the model (repeatable; default: the name of its file)")
       ->type_name("NAME")
+      ->check([](const std::string& text) {
+        return text.empty() ? std::string("expected a name") : std::string();
+      })
       ->allow_extra_args(false)
       ->group(kServer);
   app.add_option("--chat-template", options.chat_template,
@@ -105,6 +129,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--cors-origin", options.cors_origins,
                  "origin of web pages that may call the server, or * (repeatable)")
       ->type_name("ORIGIN")
+      ->check(check_origin)
       ->allow_extra_args(false)
       ->group(kAccess);
 
