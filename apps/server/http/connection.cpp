@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -44,6 +45,15 @@ std::chrono::nanoseconds seconds(double value) {
 bool peer_closed(int fd) {
   pollfd state{.fd = fd, .events = POLLRDHUP, .revents = 0};
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+// "http://host/path" says "/path" (RFC 9112, 3.2.2).
+std::string_view origin_form(std::string_view target) {
+  const size_t scheme = target.find("://");
+  if (scheme == target.npos || target.find_first_of("/?") < scheme) return target;
+  const size_t path = target.find_first_of("/?", scheme + 3);
+  if (path == target.npos) return "/";
+  return target.substr(path);
 }
 
 // A peer that is gone without a word is found within a minute.
@@ -208,7 +218,7 @@ asio::awaitable<bool> Connection::serve_one() {
 
   auto& message = parser.get();
   request.method = std::string(message.method_string());
-  request.target = std::string(message.target());
+  request.target = std::string(origin_form(message.target()));
   request.path = request.target.substr(0, request.target.find('?'));
   if (request.path.size() < request.target.size())
     request.query = request.target.substr(request.path.size() + 1);
@@ -221,12 +231,15 @@ asio::awaitable<bool> Connection::serve_one() {
   head.head_only = request.method == "HEAD";
   if (const auto length = parser.content_length()) head.length = *length;
   head.has_body = parser.chunked() || head.length.value_or(0) > 0;
+  // Where such a body ends is not known: what follows must not be read as a request.
+  if (request.header("Transfer-Encoding") != nullptr && !parser.chunked()) head.keep_alive = false;
 
   Router::Match match = core_->router.find(request.method, request.path);
   request.parameters = std::move(match.parameters);
   std::optional<Response> response = refusal(head, request, match.route, match.allow);
   const std::string* expect = request.header("Expect");
-  const bool waits = expect != nullptr && equal_ignoring_case(*expect, "100-continue");
+  const bool waits =
+      !head.http10 && expect != nullptr && equal_ignoring_case(*expect, "100-continue");
   if (response && head.has_body && (waits || parser.chunked() || *head.length > kDiscardedBody)) {
     head.keep_alive = false;  // the rest of the body is not worth reading
   } else if (head.has_body) {
@@ -277,8 +290,11 @@ std::optional<Response> Connection::refusal(const Head& head, const Request& req
   if (request.target.size() > limits.target_bytes)
     return options.error(414, fmt::format("the target has {} bytes, at most {} are allowed",
                                           request.target.size(), limits.target_bytes));
-  if (!head.http10 && request.header("Host") == nullptr)
-    return options.error(400, "an HTTP/1.1 request needs a Host header");
+  const auto hosts = std::ranges::count_if(
+      request.headers, [](const auto& field) { return equal_ignoring_case(field.first, "Host"); });
+  if (hosts > 1 || (hosts == 0 && !head.http10))
+    return options.error(400, fmt::format("an HTTP/1.1 request needs one Host header, found {}",
+                                          hosts == 0 ? "none" : "several"));
   if (const std::string* coding = request.header("Transfer-Encoding")) {
     if (!equal_ignoring_case(*coding, "chunked"))
       return options.error(501, fmt::format("Transfer-Encoding \"{}\" is not known", *coding));
