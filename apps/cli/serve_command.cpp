@@ -107,9 +107,10 @@ class Serving {
     http::Router router;
     app_->add_routes(router);
     web::add_routes(router);
-    server_ = RK_TRY(http::Server::listen(
-        options_.host, options_.port,
-        app_->http_options(options_.limits, options_.cors_origins, keys_), std::move(router)));
+    http::Options access = app_->http_options(options_.limits, options_.cors_origins, keys_);
+    access.this_machine_only = keys_.empty() && !options_.allow_unauthenticated;
+    server_ = RK_TRY(
+        http::Server::listen(options_.host, options_.port, std::move(access), std::move(router)));
     app_->set_server(server_.get());
     server_->start();
     const std::string url = "http://" + server_->addresses().front();

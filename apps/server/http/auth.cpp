@@ -1,6 +1,7 @@
 #include "server/http/auth.h"
 
 #include <algorithm>
+#include <boost/asio/ip/address.hpp>
 #include <optional>
 
 namespace ringkeep::http {
@@ -45,6 +46,12 @@ std::optional<std::string_view> credentials(std::string_view value, std::string_
   return value;
 }
 
+// Of "name:port" or "[address]:port".
+std::string_view host_name(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.find(':'));
+}
+
 }  // namespace
 
 void ApiKeys::add(std::string_view key) { digests_.push_back(sha256_hex(key)); }
@@ -67,6 +74,19 @@ bool ApiKeys::accepts(const Request& request) const {
   }
   const std::string* key = request.header("X-Api-Key");
   return key != nullptr && accepts(*key);
+}
+
+bool names_this_machine(const std::string& host, const std::vector<std::string>& allowed) {
+  const std::string_view name = host_name(host);
+  boost::system::error_code no_address;
+  boost::asio::ip::make_address(std::string(name), no_address);
+  if (!no_address || name.find('.') == name.npos || name.ends_with(".localhost")) return true;
+  return std::ranges::any_of(allowed, [&](const std::string& origin) {
+    const size_t scheme = origin.find("://");
+    return origin == "*" ||
+           (scheme != origin.npos &&
+            equal_ignoring_case(host_name(std::string_view(origin).substr(scheme + 3)), name));
+  });
 }
 
 void add_cors(const std::vector<std::string>& allowed, const Request& request, Response& response) {

@@ -24,6 +24,11 @@ class ApiKeys {
   std::vector<std::string> digests_;
 };
 
+// Whether a Host header names this machine (a plain name without dots, localhost, an address) or a
+// host of `allowed` origins. A page whose own name was made to lead here (DNS rebinding) names
+// another.
+bool names_this_machine(const std::string& host, const std::vector<std::string>& allowed);
+
 // Adds Access-Control-Allow-Origin and what goes with it when the request's origin is one of those
 // allowed ("*": every one). Without allowed origins: nothing.
 void add_cors(const std::vector<std::string>& allowed, const Request& request, Response& response);

@@ -305,6 +305,14 @@ std::optional<Response> Connection::refusal(const Head& head, const Request& req
       expect != nullptr && !equal_ignoring_case(*expect, "100-continue"))
     return options.error(417, fmt::format("Expect \"{}\" cannot be met", *expect));
 
+  const std::string* host = request.header("Host");
+  if (options.this_machine_only && host != nullptr && (route == nullptr || !route->open) &&
+      !names_this_machine(*host, options.cors_origins))
+    return options.error(
+        403, fmt::format("Host {}: without a key the server is there for this machine's names "
+                         "only; give it a key, or name the host with --cors-origin",
+                         *host));
+
   // A preflight request of a browser never carries a key.
   if (request.method == "OPTIONS")
     if (const std::string methods = core_->router.allow(request.path); !methods.empty())

@@ -42,6 +42,7 @@ struct Served {
 struct Options {
   std::vector<std::string> cors_origins;  // empty: no CORS headers
   ApiKeys keys;                           // empty: everybody
+  bool this_machine_only = false;         // refuse what names_this_machine() does not know
   Limits limits;
   // An answer that says what was wrong with a request.
   std::function<Response(int status, const std::string& message)> error;

@@ -1,0 +1,115 @@
+"""What hostile clients and careless flags tried: framing, memory, pages of other names."""
+
+import json
+import subprocess
+
+import pytest
+
+from ringkeep_cli import BINARY
+from serving import Server, parse_response
+
+ASK = {"prompt": "x", "max_tokens": 1, "temperature": 0}
+HIDDEN = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def peak_mib(server):
+    with open(f"/proc/{server.process.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+@pytest.fixture
+def fresh(chat_model):
+    """A server whose peak memory is its own test's."""
+    with Server(chat_model, "--ctx", 1024, "--threads", 1) as running:
+        yield running
+
+
+@pytest.mark.parametrize("coding", ["chunked, gzip", "chunked, chunked", "xchunked", "identity", ""])
+def test_nothing_follows_a_body_of_unknown_length(server, coding):
+    """Where the body ends is unknown, so what looks like another request must not be one."""
+    data = server.raw(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+                      b"Content-Type: application/json\r\n"
+                      b"Transfer-Encoding: " + coding.encode() + b"\r\n\r\n" + HIDDEN)
+    reply, rest = parse_response(data)
+    assert reply.status == 501 and reply.headers["Connection"] == "close"
+    assert rest == b""
+
+
+def test_one_host(server):
+    two = b"GET /health HTTP/1.1\r\nHost: x\r\nHost: y\r\nConnection: close\r\n\r\n"
+    assert parse_response(server.raw(two))[0].status == 400
+
+
+def test_the_absolute_form_of_a_target(server):
+    for target in ("http://x/health", "HTTP://x:80/health?a=http://y/z"):
+        data = server.raw(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        assert parse_response(data)[0].status == 200
+    data = server.raw(b"GET http://x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert b"<html" in data
+    assert server.get("/health?to=http://x/nowhere").status == 200
+
+
+def test_http_1_0_is_not_told_to_continue(server):
+    body = json.dumps(ASK).encode()
+    data = server.raw(b"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+                      b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert data.startswith(b"HTTP/1.1 200 ")
+
+
+def test_json_does_not_end_at_a_nul(server):
+    for tail in (b"\0", b"\0 and more"):
+        assert server.post("/v1/completions", json.dumps(ASK).encode() + tail).status == 400
+
+
+def test_many_choices_take_little_memory(fresh):
+    choices = [str(i) for i in range(100_000)]
+    before = peak_mib(fresh)
+    reply = fresh.complete("x", guided_choice=choices, max_tokens=9)
+    assert reply["choices"][0]["text"] in choices
+    assert peak_mib(fresh) - before < 150  # 1,400 with a grammar of its own for each
+    fresh.refused("/v1/completions", {**ASK, "guided_choice": ["x" * 1000 + str(i)
+                                                              for i in range(1100)]})
+
+
+def test_a_prompt_too_long_is_not_copied_for_every_reply(fresh):
+    before = peak_mib(fresh)
+    error = fresh.refused("/v1/completions", {**ASK, "prompt": "a" * 4_000_000, "n": 60}, "prompt")
+    assert error["code"] == "context_length_exceeded"
+    assert peak_mib(fresh) - before < 300  # 2,000 with the copies
+
+
+@pytest.mark.parametrize("host, status", [
+    ("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("box", 200), ("a.localhost", 200),
+    ("chat.example:8080", 200), ("CHAT.example", 200),
+    ("evil.example", 403), ("127.0.0.1.evil.example", 403), ("127.1.evil.example:80", 403),
+    ("page.chat.example", 403)])
+def test_pages_of_names_that_lead_here(chat_model, host, status):
+    """DNS rebinding: to the browser such a page and this server are one origin."""
+    with Server(chat_model, "--ctx", 512, "--threads", 1, "--cors-origin",
+                "https://chat.example") as running:
+        headers = {"Host": host}
+        assert running.get("/kv", headers=headers).status == status
+        assert running.post("/v1/completions", ASK, headers=headers).status == status
+        assert running.get("/health", headers=headers).status == 200
+
+
+@pytest.mark.parametrize("flags", [["--api-key", "k"], ["--allow-unauthenticated"],
+                                   ["--cors-origin", "*"]])
+def test_any_name_where_access_was_settled(chat_model, flags):
+    with Server(chat_model, "--ctx", 512, "--threads", 1, *flags, key="k") as running:
+        assert running.get("/kv", headers={"Host": "chat.example", "Authorization": "Bearer k"}
+                           ).status == 200
+
+
+@pytest.mark.parametrize("flags, named", [
+    (["--idle-timeout", "nan"], "--idle-timeout"),
+    (["--max-body-bytes", "-1"], "--max-body-bytes"),
+    (["--max-send-buffer", "-1K"], "--max-send-buffer"),
+    (["--served-model-name", ""], "--served-model-name"),
+    (["--cors-origin", ""], "--cors-origin"),
+    (["--cors-origin", "chat.example"], "--cors-origin"),
+    (["--cors-origin", "https://chat.example/"], "--cors-origin")])
+def test_flags_that_mean_nothing(chat_model, flags, named):
+    done = subprocess.run([BINARY, "serve", str(chat_model), "--port", "0", *flags],
+                          capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and named in done.stderr
