@@ -9,10 +9,12 @@ packages=(
   libboost1.81-dev prometheus-cpp-dev
   python3-venv
 )
+# chromium drives the page's tests; nginx and haproxy stand before replicas in one.
+tests=(libgtest-dev libgmock-dev libbenchmark-dev clang-format chromium nginx-light haproxy)
 case "${1:-build}" in
   build) ;;
-  test) packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang-format) ;;
-  full) packages+=(libgtest-dev libgmock-dev libbenchmark-dev clang-format clang libclang-rt-dev clang-tidy) ;;
+  test) packages+=("${tests[@]}") ;;
+  full) packages+=("${tests[@]}" clang libclang-rt-dev clang-tidy) ;;
   *) echo "usage: setup.sh [build|test|full]" >&2; exit 2 ;;
 esac
 

@@ -143,6 +143,7 @@ def test_settings_reach_the_server_and_its_errors_the_page(chromium, server):
         with page.expect_request("**/v1/chat/completions") as request:
             send(page, "Hi")
         sent = request.value.post_data_json
+        assert len(request.value.headers["x-conversation-id"]) > 8  # for proxies (docs/deploy.md)
         assert sent["max_tokens"] == 5 and sent["temperature"] == 0 and "top_p" not in sent
         assert sent["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
         error = wait_reply(page).locator(".error")

@@ -106,10 +106,11 @@ export async function* eventData(stream) {
 }
 
 // The chunks of a streamed completion. An error that comes in the stream is thrown.
-export async function* complete(path, body, signal) {
+// `conversation`: its id, by which a proxy before several servers finds the one that knows its beginning.
+export async function* complete(path, body, conversation, signal) {
   const response = await request(path, {
     method: 'POST',
-    headers: {'Content-Type': 'application/json'},
+    headers: {'Content-Type': 'application/json', 'X-Conversation-Id': conversation},
     body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}}),
     signal,
   });

@@ -64,7 +64,8 @@ function sight(group) {
   return parts.join(', ') || 'all tokens';
 }
 
-const codec = (group) => (group.k === group.v ? `${group.k}` : `K ${group.k}, V ${group.v}`);
+const bits = (codec) => (/^\d+$/.test(codec) ? `${codec} bits` : String(codec));
+const codec = (group) => (group.k === group.v ? bits(group.k) : `K ${bits(group.k)}, V ${bits(group.v)}`);
 const tier = (group) => (group.hot === true ? 'hot tier' : typeof group.hot === 'string' && group.hot !== '' ? `hot tier ${group.hot}` : group.before_start ? 'before start' : '');
 
 // ---- drawing ----
@@ -226,8 +227,8 @@ export class CacheMap {
     const {pages, runs} = squares(counts, MAX_ROWS * columnsIn(view.box.clientWidth));
     const text = (node, value) => { if (node.textContent !== value) node.textContent = value; };
     const kind = [group.kind, tier(group)].filter(Boolean).join(', ');
-    text(view.head, `Layers ${layersText(group.layers)}`);
-    text(view.line, [kind, sight(group), codec(group), formatBytes(group.bytes_used)].join(' · '));
+    text(view.head, [`Layers ${layersText(group.layers)}`, tier(group)].filter(Boolean).join(', '));
+    text(view.line, [group.kind, sight(group), codec(group), formatBytes(group.bytes_used)].join(' · '));
     text(view.words, `${stateWords(counts)}${pages > 1 ? ` (a square: ${pages} pages)` : ''}`);
     view.canvas.setAttribute('aria-label', `Pages: ${stateWords(counts)}`);
     view.runs = runs;

@@ -196,7 +196,7 @@ export class Chat {
     announce('The reply begins.', true);
     const stream = new Stream(message, view, () => this.scroll());
     try {
-      for await (const chunk of complete(path, body, abort.signal)) stream.take(chunk);
+      for await (const chunk of complete(path, body, conversation.id, abort.signal)) stream.take(chunk);
     } catch (error) {
       if (error.name === 'AbortError') {
         message.finish = 'stopped';
