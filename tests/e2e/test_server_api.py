@@ -173,9 +173,9 @@ def test_stop_strings(server):
 
 def test_stop_tokens(server):
     tokens = server.complete("Rings", max_tokens=40, ignore_eos=True,
-                             return_token_ids=True)["choices"][0]["token_ids"]
+                             return_token_ids=True, temperature=1, seed=5)["choices"][0]["token_ids"]
     at = next(i for i in range(5, 40) if tokens[i] < TOKENS and tokens[i] not in tokens[:i])
-    choice = server.complete("Rings", max_tokens=40, ignore_eos=True, return_token_ids=True,
+    choice = server.complete("Rings", max_tokens=40, ignore_eos=True, return_token_ids=True, temperature=1, seed=5,
                              stop_token_ids=[tokens[at]])["choices"][0]
     assert choice["token_ids"] == tokens[:at + 1] and choice["finish_reason"] == "stop"
     assert choice["text"] == text_of(tokens[:at])
@@ -463,7 +463,8 @@ def test_tokenize_and_back(server):
     assert chat == server.chat(USER, max_tokens=1, return_token_ids=True)["choices"][0]["prompt_token_ids"]
     server.refused("/detokenize", {"tokens": [TOKENS]}, "tokens[0]")
     server.refused("/tokenize", {"content": "x", "foo": 1}, "foo")
-    server.refused("/tokenize", {}, "content")
+    for body in ({}, {"content": None}, {"content": "x", "messages": [USER]}, {"content": 5}):
+        server.refused("/tokenize", body, "content")
 
 
 def test_turns_reuse_the_cache(server):

@@ -8,7 +8,7 @@ namespace {
 
 struct TokenizeFields {
   std::string model;
-  std::string content;
+  std::optional<std::string> content;
   Json messages;
   bool add_special = true;
   bool parse_special = true;
@@ -26,7 +26,15 @@ Json piece_json(const std::string& bytes) {
 
 void visit(Fields& fields, TokenizeFields& request) {
   fields.text({"model"}, request.model, "A name of /v1/models.");
-  fields.text({"content", "prompt"}, request.content, "The text.");
+  fields.other(
+      {"content", "prompt"}, {{"type", "string"}},
+      [&](const Json& value) {
+        if (!value.is_string())
+          return fields.fail("content",
+                             fmt::format("expected a string, found {}", describe(value)));
+        request.content = value.get<std::string>();
+      },
+      "The text.");
   fields.other(
       {"messages"}, {{"type", "array"}, {"items", {{"type", "object"}}}, {"minItems", 1}},
       [&](const Json& value) { request.messages = value; },
@@ -62,10 +70,7 @@ void describe_token_fields(Json& schemas, const Defaults& defaults) {
   TokenizeFields tokenize;
   FieldSchema first;
   visit(first, tokenize);
-  Json schema = first.schema();
-  for (const char* name : {"content", "prompt", "messages"})
-    schema["oneOf"].push_back({{"required", Json::array({name})}});
-  schemas["TokenizeRequest"] = std::move(schema);
+  schemas["TokenizeRequest"] = first.schema();
   DetokenizeFields detokenize;
   FieldSchema second;
   visit(second, detokenize, defaults.vocab_size);
@@ -80,8 +85,8 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
   FieldReader reader(*body);
   visit(reader, request);
   const bool chat = !request.messages.is_null();
-  const bool text = body->contains("content") || body->contains("prompt");
-  if (chat == text) reader.fail("content", "expected one of content, prompt and messages");
+  if (chat == request.content.has_value())
+    reader.fail("content", "expected one of content, prompt and messages");
   if (const auto error = reader.finish()) return exchange->respond(error_response(*error));
   if (!check_model(*model, request.model, exchange)) return;
   if (model->tokenizer == nullptr)
