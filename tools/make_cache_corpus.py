@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of tests/fuzz/corpus/saved_cache: tiny saved caches and mlx-lm prompt caches.
+"""Writes the seeds of tests/fuzz/corpus/{saved_cache,calibration}: tiny saved caches, prompt caches
+of mlx-lm, and a calibration.
 
     make_cache_corpus.py [FOLDER]
 """
@@ -10,7 +11,7 @@ import pathlib
 import struct
 import sys
 
-DEFAULT = pathlib.Path(__file__).resolve().parents[1] / "tests/fuzz/corpus/saved_cache"
+DEFAULT = pathlib.Path(__file__).resolve().parents[1] / "tests/fuzz/corpus"
 SIZES = {"U8": 1, "F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U32": 4}
 
 
@@ -85,9 +86,21 @@ def mlx_old():
     return container(metadata, tensors)
 
 
+def calibration():
+    """Two layers with keys of one and two heads, one without between them."""
+    pair = struct.pack("<4f", 2.0, 0.5, 2.0, 0.5)
+    tensors = {"layers.0.k_balance": ("F32", [1, 4], pair),
+               "layers.2.k_balance": ("F32", [2, 4], pair + pair)}
+    metadata = {"format": "ringkeep key calibration", "version": "1", "family": "llama",
+                "layers": "3", "norms_sha256": "0" * 64, "text_sha256": "1" * 64, "tokens": "5",
+                "factors_sha256": hashlib.sha256(3 * pair).hexdigest()}
+    return container(metadata, tensors)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
-    files = {
+    (folder / "calibration/small.safetensors").write_bytes(calibration())
+    caches = {
         "f16": saved(codec("f16", 16, 0, 16), codec("f16", 16, 0, 16), "rows", [[0, 5]]),
         "hadamard": saved(codec("hadamard", 4, 0, 16), codec("hadamard", 3, 16, 32), "rows",
                           [[0, 1], [3, 5]]),
@@ -95,8 +108,8 @@ def main():
         "mlx": mlx(),
         "mlx_old": mlx_old(),
     }
-    for name, content in files.items():
-        (folder / f"{name}.safetensors").write_bytes(content)
+    for name, content in caches.items():
+        (folder / f"saved_cache/{name}.safetensors").write_bytes(content)
 
 
 if __name__ == "__main__":

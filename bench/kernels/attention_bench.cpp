@@ -34,6 +34,7 @@ Ops cache_ops() {
   set_host_kv_layout(ops);
   cpu::add_kv_kernels(ops);
   cpu::add_attention_kernels(ops);
+  cpu::add_dense_kernels(ops);
   return ops;
 }
 
@@ -68,7 +69,7 @@ struct Cache {
       std::memcpy(storage.data() + i * page_bytes, storage.data(), page_bytes);
   }
 
-  void append(int64_t first, int64_t n) {
+  void append(int64_t first, int64_t n, const HeadTransform& k_transform = {}) {
     std::vector<int64_t> slots(n);
     for (int64_t i = 0; i < n; ++i) slots[i] = first + i;
     const KvSegment segment{.row0 = 0,
@@ -79,6 +80,7 @@ struct Cache {
     KvAppendParams p;
     p.geometry = geometry;
     p.k = p.v = rows.data();
+    p.k_transform = k_transform;
     p.k_stride = p.v_stride = geometry.kv_heads * geometry.k_dim;
     p.segments = &segment;
     p.n_segments = 1;
@@ -144,10 +146,23 @@ void attention(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
                                                benchmark::Counter::kIsRate);
 }
 
-void append(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
-  const int64_t rows = state.range(0);
+// K's norm and RoPE in the append itself, or `apart` in a pass of their own before it.
+void append(benchmark::State& state, Shape shape, KvCodec k, KvCodec v, bool apart) {
+  const int64_t rows = state.range(0), pairs = shape.dim / 2;
   Cache cache(shape, k, v, kPageTokens);
-  for (auto _ : state) cache.append(0, rows);
+  const std::vector<float> weight(shape.dim, 1.25f), cos(rows * pairs, 0.6f), sin(cos.size(), 0.8f);
+  const HeadTransform transform{
+      .weight = weight.data(), .cos = cos.data(), .sin = sin.data(), .pairs = pairs};
+  const NormRopeParams norm_rope{.x = cache.rows.data(),
+                                 .x_stride = shape.kv_heads * shape.dim,
+                                 .rows = rows,
+                                 .heads = shape.kv_heads,
+                                 .dim = shape.dim,
+                                 .transform = transform};
+  for (auto _ : state) {
+    if (apart) run(cache.ops.norm_rope, norm_rope, exec());
+    cache.append(0, rows, apart ? HeadTransform{} : transform);
+  }
   state.counters["us/token"] =
       benchmark::Counter(static_cast<double>(rows * state.iterations()) * 1e-6,
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
@@ -169,10 +184,13 @@ void add(const std::string& shape_name, Shape shape) {
     benchmark::RegisterBenchmark((shape_name + "/prefill/" + codec).c_str(), attention, shape, k, v)
         ->Args({4096, 512})
         ->UseRealTime();
-    benchmark::RegisterBenchmark((shape_name + "/append/" + codec).c_str(), append, shape, k, v)
-        ->Arg(1)
-        ->Arg(64)
-        ->UseRealTime();
+    for (const bool apart : {false, true})
+      benchmark::RegisterBenchmark(
+          (shape_name + (apart ? "/append_apart/" : "/append/") + codec).c_str(), append, shape, k,
+          v, apart)
+          ->Arg(1)
+          ->Arg(64)
+          ->UseRealTime();
   }
 }
 

@@ -7,8 +7,9 @@ namespace ringkeep::engine {
 namespace {
 
 constexpr int64_t kSnapshotStride = 1024;  // tokens of a prompt between snapshots
-// Tokens that waiting for another's prefill must save.
+// Tokens that waiting for another's prefill, or a snapshot where prompts part, must save.
 constexpr int64_t kWorthWaiting = 64;
+constexpr size_t kMostPartings = 8;  // snapshots of a prompt for the sake of others
 
 int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
@@ -74,8 +75,27 @@ bool Engine::State::open(Ticket& ticket) {
   return true;
 }
 
+// Where the prompt parts from those that wait and from one that was kept: whoever begins like it
+// will want the cache as it was there.
+std::vector<int64_t> Engine::State::partings(const Generation& g) const {
+  std::vector<int64_t> lengths{prefixes->longest_common(g.prompt(), g.request.cache_salt)};
+  int looked_at = 0;
+  for (const Generation& other : generations) {
+    if (other.ticket.running() || other.begun || other.request.cache_salt != g.request.cache_salt)
+      continue;
+    lengths.push_back(common_prefix(g.prompt(), other.prompt()));
+    if (++looked_at == store->plan().parallel) break;
+  }
+  std::erase_if(lengths, [&](int64_t n) { return n < g.ticket.cached + kWorthWaiting; });
+  std::ranges::sort(lengths);
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  if (lengths.size() > kMostPartings) lengths.resize(kMostPartings);
+  return lengths;
+}
+
 void Engine::State::plan_snapshots(Generation& g) {
   g.snapshots = g.request.snapshot_at;
+  for (const int64_t n : partings(g)) g.snapshots.push_back(n);
   for (int64_t n = kSnapshotStride; n < g.prompt_size; n += kSnapshotStride)
     g.snapshots.push_back(n);
   g.snapshots.push_back(g.prompt_size - 1);

@@ -66,7 +66,7 @@ struct Engine::State final : Seats {
   void run(std::span<const Part> parts, std::vector<Event>& events);
   Status forward(std::span<const Part> parts);
   void sample(std::span<const std::pair<Generation*, int64_t>> rows, std::vector<Event>& events);
-  Event accept(Generation& generation, std::span<float> logits);
+  Event accept(Generation& generation, Result<Sampled> sampled);
   // Keeps the present state of the generation's sequence for requests that begin alike.
   void keep(const Generation& generation);
   void finish(Generation& generation);
@@ -78,6 +78,7 @@ struct Engine::State final : Seats {
   Generation* leader_of(const Generation& generation);
   // The most tokens at the beginning of this one's that a running prefill will leave a snapshot of.
   int64_t prefix_to_come(const Generation& generation) const;
+  std::vector<int64_t> partings(const Generation& generation) const;
   void plan_snapshots(Generation& generation);
   void begin(Generation& generation);  // counts it, the first time
   // Sequences for those that take over the rows of a prompt that has just been computed.

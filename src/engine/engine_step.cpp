@@ -197,23 +197,35 @@ void Engine::State::sample(std::span<const std::pair<Generation*, int64_t>> rows
     const auto part =
         rows.first(std::min(rows.size(), static_cast<size_t>(model->max_logit_rows())));
     std::vector<int64_t> picked;
-    for (const auto& [g, row] : part) picked.push_back(row);
+    for (const auto& [g, row] : part) {
+      picked.push_back(row);
+      if (text::TokenConstraint* constraint = g->request.constraint.get()) {
+        g->allowed.assign((vocab + 63) / 64, ~uint64_t{0});
+        constraint->mask(g->allowed);
+      }
+    }
     model->logits(picked, logits.as<float>(), exec);
+    std::vector<Result<Sampled>> sampled(part.size(), Sampled{});
+    exec.pool().parallel_for(static_cast<int64_t>(part.size()), [&](int64_t task, int) {
+      const auto i = static_cast<size_t>(task);
+      Generation& g = *part[i].first;
+      sampled[i] = g.sampler.sample(std::span(logits.as<float>() + i * vocab, vocab), g.prompt(),
+                                    g.output(), g.request.top_logprobs, g.allowed);
+    });
     for (size_t i = 0; i < part.size(); ++i)
-      events.push_back(accept(*part[i].first, std::span(logits.as<float>() + i * vocab, vocab)));
+      events.push_back(accept(*part[i].first, std::move(sampled[i])));
     rows = rows.subspan(part.size());
   }
 }
 
-// The next token from the logits: what the reader may see of it, and whether the reply ends.
-Event Engine::State::accept(Generation& g, std::span<float> row) {
+// The next token: what the reader may see of it, and whether the reply ends.
+Event Engine::State::accept(Generation& g, Result<Sampled> sampled) {
   Event event{.id = g.id};
   text::TokenConstraint* constraint = g.request.constraint.get();
   if (constraint != nullptr && constraint->complete()) {  // before anything was said
     event.finish = FinishReason::stop;
     return event;
   }
-  auto sampled = g.sampler.sample(row, g.prompt(), g.output(), g.request.top_logprobs, constraint);
   if (!sampled.ok()) {
     event.error = sampled.error();
     return event;

@@ -35,6 +35,7 @@ struct Generation {
   bool begun = false;              // counted among those that have begun
   std::optional<int64_t> found;    // tokens that the prefix cache held when it began to wait
   std::vector<int64_t> snapshots;  // lengths at which one is to be kept, descending
+  std::vector<uint64_t> allowed;   // [ceil(vocab / 64)] what may follow; empty: anything
   Sampler sampler;
   text::StreamDecoder decoder;
   GenerationStats stats;

@@ -22,6 +22,17 @@ std::optional<PrefixCache::Hit> PrefixCache::find(std::span<const int32_t> token
   return best;
 }
 
+int64_t PrefixCache::longest_common(std::span<const int32_t> tokens, uint64_t salt) const {
+  int64_t longest = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.salt != salt) continue;
+    const auto differ =
+        std::mismatch(entry.tokens.begin(), entry.tokens.end(), tokens.begin(), tokens.end());
+    longest = std::max<int64_t>(longest, differ.second - tokens.begin());
+  }
+  return longest;
+}
+
 bool PrefixCache::insert(std::span<const int32_t> tokens, uint64_t salt, kv::SequenceId sequence) {
   RK_CHECK(store_.length(sequence) == static_cast<int64_t>(tokens.size()));
   const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {

@@ -30,6 +30,10 @@ class PrefixCache {
   // `salt` stands for what else must be equal: adapter, images.
   std::optional<Hit> find(std::span<const int32_t> tokens, uint64_t salt);
 
+  // The most tokens at the beginning of `tokens` that a kept one begins with, whether or not a
+  // sequence can go on from there.
+  int64_t longest_common(std::span<const int32_t> tokens, uint64_t salt) const;
+
   // Keeps the state of a sequence whose rows are `tokens`. Those used least recently give way.
   // False when it does not fit into the budget at all; then nothing gives way.
   bool insert(std::span<const int32_t> tokens, uint64_t salt, kv::SequenceId sequence);

@@ -293,7 +293,7 @@ Sampler::Sampler(SamplingParams params) : params_(std::move(params)), random_(pa
 
 Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t> prompt,
                                 std::span<const int32_t> output, int top_logprobs,
-                                text::TokenConstraint* constraint) {
+                                std::span<const uint64_t> allowed) {
   RK_CHECK(!logits.empty());
   Scan state = scan(logits);
   if (!state.finite) {
@@ -322,11 +322,10 @@ Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t
                         output.size());
     }
   }
-  if (constraint != nullptr) {
+  if (!allowed.empty()) {
     // After bias and penalties, which change every token apart from others: as if it were before.
-    allowed_.assign((logits.size() + 63) / 64, ~uint64_t{0});
-    constraint->mask(allowed_);
-    if (!forbid(allowed_, logits))
+    RK_CHECK(allowed.size() == (logits.size() + 63) / 64, "{} words of mask", allowed.size());
+    if (!forbid(allowed, logits))
       return make_error(ErrorKind::runtime, "the constraint lets no token follow at step {}",
                         output.size());
     state.max = scan(logits).max;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/token_constraint.h"
 
 namespace ringkeep::engine {
 
@@ -44,17 +43,16 @@ class Sampler {
  public:
   explicit Sampler(SamplingParams params);
   // logits [vocab] are changed in place. `prompt` and `output` are the token history.
-  // top_logprobs < 0: no log-probabilities; those given are of the unmasked softmax. `constraint`:
-  // tokens that it forbids are never sampled; null: none. Fails (runtime) on a non-finite logit, or
-  // when nothing may follow.
+  // top_logprobs < 0: no log-probabilities; those given are of the unmasked softmax. `allowed`:
+  // token t may follow where bit t % 64 of word t / 64 is set, [ceil(vocab / 64)]; empty: any may.
+  // Fails (runtime) on a non-finite logit, or when none may follow.
   Result<Sampled> sample(std::span<float> logits, std::span<const int32_t> prompt,
                          std::span<const int32_t> output, int top_logprobs = -1,
-                         text::TokenConstraint* constraint = nullptr);
+                         std::span<const uint64_t> allowed = {});
 
  private:
   SamplingParams params_;
   std::mt19937_64 random_;
-  std::vector<uint64_t> allowed_;  // [ceil(vocab / 64)] what the constraint lets follow
 };
 
 }  // namespace ringkeep::engine

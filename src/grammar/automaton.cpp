@@ -101,9 +101,13 @@ StateId Automaton::state_of(ExprId frame, StackId tail) {
   return intern(stacks);
 }
 
+// Whether the frame can be brought to an end over that stack, within the bound of stacks.
+bool Automaton::fits(ExprId frame, StackId tail) const {
+  return frame == kEmpty || stacks_[tail].depth + 1 + pool_[frame].calls_deep <= kMostFrames;
+}
+
 void Automaton::reach(ExprId frame, StackId tail) {
-  if (frame != kEmpty && stacks_[tail].depth + 1 + pool_[frame].calls_deep > kMostFrames) return;
-  reached_.push_back({tail, frame});
+  if (fits(frame, tail)) reached_.push_back({tail, frame});
 }
 
 // Adds what is left of `expr`, then `rest`, over `tail`, once `byte` is read.
@@ -147,6 +151,7 @@ void Automaton::derive(ExprId id, uint8_t byte, ExprId rest, StackId tail) {
         break;
       }
       case Kind::call: {
+        if (!fits(rest, tail)) return;  // what follows could not be brought to an end
         tail = push(rest, tail);
         rest = kEmpty;
         const std::pair<uint32_t, StackId> call(expr.a, tail);

@@ -83,6 +83,7 @@ class Automaton {
   void reset();
   StateId compute(StateId state, uint8_t column);
   void derive(ExprId expr, uint8_t byte, ExprId rest, StackId tail);
+  bool fits(ExprId frame, StackId tail) const;
   void reach(ExprId frame, StackId tail);
   StackId push(ExprId frame, StackId tail);
   StateId intern(std::vector<StackId>& stacks);

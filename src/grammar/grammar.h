@@ -3,6 +3,7 @@
 // each front end takes and refuses.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -41,8 +42,10 @@ class Grammar {
   };
   // A subset of JSON Schema, draft 2020-12. A keyword outside it is refused by its JSON pointer.
   static Result<GrammarPtr> from_json_schema(std::string_view schema, const JsonOptions& options);
-  static Result<GrammarPtr> from_json_schema(const nlohmann::ordered_json& schema,
-                                             const JsonOptions& options);
+  static Result<GrammarPtr> from_json_schema(
+      const std::same_as<nlohmann::ordered_json> auto& schema, const JsonOptions& options) {
+    return from_parsed_schema(schema, options);
+  }
   static Result<GrammarPtr> from_json_schema(std::string_view schema) {
     return from_json_schema(schema, JsonOptions{});
   }
@@ -80,6 +83,8 @@ class Grammar {
   explicit Grammar(std::unique_ptr<const Data> data);
 
  private:
+  static Result<GrammarPtr> from_parsed_schema(const nlohmann::ordered_json& schema,
+                                               const JsonOptions& options);
   std::unique_ptr<const Data> data_;
 };
 

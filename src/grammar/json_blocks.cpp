@@ -52,10 +52,9 @@ JsonBlocks::JsonBlocks(ExprPool& pool, const Grammar::JsonOptions& options) : po
                                      pool.repeat(pool.byte_set(bytes(" \t")), 0, kMostIndent))});
 }
 
-ExprId JsonBlocks::bracketed(char open, ExprId items, char close) {
-  const bool may_be_none = pool_[items].nullable;
+ExprId JsonBlocks::bracketed(char open, ExprId items, char close, bool may_be_none) {
   ExprId inner = pool_.concat(items, space_);
-  if (may_be_none) inner = pool_.either({inner, kEmpty});
+  if (may_be_none) inner = pool_.optional(inner);
   return pool_.sequence(
       {pool_.literal(std::string(1, open)), space_, inner, pool_.literal(std::string(1, close))});
 }
@@ -129,12 +128,12 @@ ExprId JsonBlocks::value() {
 ExprId JsonBlocks::object() {
   const ExprId member = pool_.sequence({string(), colon(), value()});
   const ExprId more = pool_.repeat(pool_.concat(comma(), member), 0, kUnbounded);
-  return bracketed('{', pool_.optional(pool_.concat(member, more)), '}');
+  return bracketed('{', pool_.concat(member, more), '}', true);
 }
 
 ExprId JsonBlocks::array() {
   const ExprId more = pool_.repeat(pool_.concat(comma(), value()), 0, kUnbounded);
-  return bracketed('[', pool_.optional(pool_.concat(value(), more)), ']');
+  return bracketed('[', pool_.concat(value(), more), ']', true);
 }
 
 ExprId spelled(ExprPool& pool, const CodePoints& points) {

@@ -18,8 +18,8 @@ class JsonBlocks {
 
   ExprPool& pool() { return pool_; }
   ExprId space() const { return space_; }
-  // `[`, items or nothing, `]`; `items` has its own commas and may be empty.
-  ExprId bracketed(char open, ExprId items, char close);
+  // `[`, items, `]`; `items` has its own commas and is not empty. Without items where that may be.
+  ExprId bracketed(char open, ExprId items, char close, bool may_be_none);
   ExprId comma() { return pool_.concat(pool_.literal(","), space_); }
   ExprId colon() { return pool_.concat(pool_.literal(":"), space_); }
 

@@ -60,6 +60,19 @@ class Limits : public nlohmann::json_sax<Json> {
   std::vector<size_t> members_;
 };
 
+int depth_of(const Json& root) {
+  int deepest = 0;
+  std::vector<std::pair<const Json*, int>> todo = {{&root, 0}};
+  while (!todo.empty()) {
+    const auto [value, depth] = todo.back();
+    todo.pop_back();
+    deepest = std::max(deepest, depth);
+    if (value->is_structured() && depth <= kMostJsonNesting)
+      for (const Json& child : *value) todo.emplace_back(&child, depth + 1);
+  }
+  return deepest;
+}
+
 bool is_whole(const Json& number) {
   const auto value = decimal(number);
   return value && value->fraction.empty();
@@ -274,9 +287,9 @@ Result<ExprId> SchemaCompiler::constant(const Json& value) {
     }
     parts.push_back(RK_TRY(constant(item)));
   }
-  const ExprId items = pool_.sequence(parts);
-  return value.is_object() ? blocks_.bracketed('{', items, '}')
-                           : blocks_.bracketed('[', items, ']');
+  const ExprId items = parts.empty() ? kNothing : pool_.sequence(parts);
+  return value.is_object() ? blocks_.bracketed('{', items, '}', parts.empty())
+                           : blocks_.bracketed('[', items, ']', parts.empty());
 }
 
 Result<ExprId> SchemaCompiler::number(const Keywords& keywords) {
@@ -323,7 +336,7 @@ Result<ExprId> SchemaCompiler::array(const Keywords& keywords) {
   if (!keywords.more_items) most = std::min(most, places);
   const uint32_t least = keywords.min_items;
   if (least > most) return kNothing;
-  if (most == 0) return blocks_.bracketed('[', kEmpty, ']');
+  if (most == 0) return blocks_.bracketed('[', kNothing, ']', true);
 
   // From the right: what may follow once i items are written.
   ExprId rest = kEmpty;
@@ -345,8 +358,7 @@ Result<ExprId> SchemaCompiler::array(const Keywords& keywords) {
         item, pool_.repeat(pool_.concat(blocks_.comma(), item), least > 0 ? least - 1 : 0,
                            most == UINT32_MAX ? kUnbounded : most - 1));
   }
-  if (least == 0) items = pool_.optional(items);
-  return blocks_.bracketed('[', items, ']');
+  return blocks_.bracketed('[', items, ']', least == 0);
 }
 
 Result<ExprId> SchemaCompiler::object(Keywords keywords) {
@@ -395,7 +407,7 @@ Result<ExprId> SchemaCompiler::object(Keywords keywords) {
   }
   // From the right: `more` is what may follow a member that is there.
   std::vector<ExprId> first;
-  if (least == 0) first = {kEmpty, pool_.concat(other, more)};
+  if (least == 0) first = {pool_.concat(other, more)};
   const size_t last_first =
       static_cast<size_t>(std::find(required.begin(), required.end(), true) - required.begin());
   for (size_t i = count; i-- > 0;) {
@@ -403,11 +415,15 @@ Result<ExprId> SchemaCompiler::object(Keywords keywords) {
     const ExprId next = pool_.concat(blocks_.comma(), members[i]);
     more = pool_.concat(required[i] ? next : pool_.optional(next), more);
   }
-  return blocks_.bracketed('{', pool_.either(first), '}');
+  return blocks_.bracketed('{', pool_.either(first), '}', least == 0);
 }
 
-Result<GrammarPtr> Grammar::from_json_schema(const nlohmann::ordered_json& schema,
-                                             const JsonOptions& options) {
+Result<GrammarPtr> Grammar::from_parsed_schema(const nlohmann::ordered_json& schema,
+                                               const JsonOptions& options) {
+  if (depth_of(schema) > kMostJsonNesting) {
+    return make_error(ErrorKind::usage, "json schema: expected at most {} levels, found more",
+                      kMostJsonNesting);
+  }
   ExprPool pool;
   const ExprId root = RK_TRY(SchemaCompiler(pool, schema, options).compile());
   auto grammar = finish(std::move(pool), root);
@@ -423,7 +439,7 @@ Result<GrammarPtr> Grammar::from_json_schema(std::string_view schema, const Json
   Limits limits;
   if (!Json::sax_parse(schema, &limits))
     return make_error(ErrorKind::usage, "json schema: {}", limits.error);
-  return from_json_schema(Json::parse(schema), options);
+  return from_parsed_schema(Json::parse(schema), options);
 }
 
 }  // namespace ringkeep::grammar

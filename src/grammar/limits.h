@@ -18,7 +18,7 @@ inline constexpr size_t kMostDfaEntries = 2'000'000;  // states times byte class
 
 // A reply's state: what goes beyond is dropped. Each alternative that is kept can be brought to an
 // end within the bounds, so that dropping others only narrows what may follow.
-inline constexpr size_t kMostAlternatives = 2'048;  // of one frame
+inline constexpr size_t kMostAlternatives = 8'192;  // of one frame
 inline constexpr size_t kMostStacks = 512;
 inline constexpr uint32_t kMostFrames = 1'024;  // depth of a stack
 

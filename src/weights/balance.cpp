@@ -37,4 +37,44 @@ std::vector<float> key_balance(const std::vector<float>& q_channels,
   return c;
 }
 
+std::vector<float> row_lengths(const quant::SourceTensor& projection, std::span<const float> input,
+                               ThreadPool& pool) {
+  constexpr int64_t kBlock = 16;  // rows a task
+  const int64_t rows = projection.rows(), cols = projection.cols();
+  std::vector<float> lengths(static_cast<size_t>(rows));
+  pool.parallel_for((rows + kBlock - 1) / kBlock, [&](int64_t task, int) {
+    const int64_t row0 = task * kBlock, count = std::min(kBlock, rows - row0);
+    std::vector<float> values(static_cast<size_t>(count * cols));
+    quant::dequantize(quant::decode_rows(projection, row0, count), values.data());
+    for (int64_t r = 0; r < count; ++r) {
+      double sum = 0.0;
+      for (int64_t i = 0; i < cols; ++i) {
+        const double value = double{values[static_cast<size_t>(r * cols + i)]} *
+                             double{input[static_cast<size_t>(i)]};
+        sum += value * value;
+      }
+      lengths[static_cast<size_t>(row0 + r)] = static_cast<float>(std::sqrt(sum));
+    }
+  });
+  return lengths;
+}
+
+std::vector<float> expected_channels(std::span<const float> lengths,
+                                     std::span<const float> weights) {
+  const size_t dim = weights.size(), heads = lengths.size() / dim;
+  std::vector<double> squares(dim);
+  for (size_t h = 0; h < heads; ++h) {
+    const auto head = lengths.subspan(h * dim, dim);
+    double sum = 0.0;
+    for (const float length : head) sum += double{length} * length;
+    if (sum <= 0.0) continue;  // a head of zeros
+    for (size_t i = 0; i < dim; ++i) squares[i] += double{head[i]} * head[i] / sum;
+  }
+  std::vector<float> channels(dim);
+  const double heads_and_dim = static_cast<double>(dim) / static_cast<double>(heads);
+  for (size_t i = 0; i < dim; ++i)
+    channels[i] = static_cast<float>(std::sqrt(squares[i] * heads_and_dim)) * weights[i];
+  return channels;
+}
+
 }  // namespace ringkeep::weights

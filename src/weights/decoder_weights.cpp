@@ -35,6 +35,15 @@ class Loader {
     return {};
   }
 
+  // row_lengths() of a required matrix behind the norm weights `input` [cols].
+  Result<std::vector<float>> lengths(Part part, int layer, int64_t rows,
+                                     const std::vector<float>& input) {
+    const auto cols = static_cast<int64_t>(input.size());
+    const auto* source = RK_TRY(required(part, layer, ".weight", {rows, cols}));
+    RK_TRY(quant::spec_of(*source));
+    return row_lengths(*source, input, device_.pool());
+  }
+
   // A vector [size], as floats on the host.
   Result<std::vector<float>> values(Part part, int layer, const char* suffix, int64_t size) {
     const auto* source = RK_TRY(required(part, layer, suffix, {size}));
@@ -109,11 +118,26 @@ RowOrder undo_interleave(int heads, int dim) {
   return order;
 }
 
-Status load_qk_norms(Loader& loader, int index, const LayerSpec& spec, LayerWeights& layer,
+// The q and k norms, and the K balance [kv_heads, k_dim] that they and the projections give.
+Status load_qk_norms(Loader& loader, int index, const LayerSpec& spec,
+                     const std::vector<float>& attn_norm, LayerWeights& layer,
                      std::vector<float>& balance) {
   const auto q = RK_TRY(loader.values(Part::q_norm, index, ".weight", spec.k_dim));
   const auto k = RK_TRY(loader.values(Part::k_norm, index, ".weight", spec.k_dim));
-  balance = key_balance(q, k, spec.rope.rotary_dim);
+  const auto dim = static_cast<size_t>(spec.k_dim);
+  const auto kv_heads = static_cast<size_t>(spec.kv_heads);
+  const size_t group = static_cast<size_t>(spec.heads) / kv_heads;
+  const auto q_lengths =
+      RK_TRY(loader.lengths(Part::q, index, int64_t{spec.heads} * spec.k_dim, attn_norm));
+  const auto k_lengths =
+      RK_TRY(loader.lengths(Part::k, index, int64_t{spec.kv_heads} * spec.k_dim, attn_norm));
+  for (size_t h = 0; h < kv_heads; ++h) {
+    const auto of_q = std::span(q_lengths).subspan(h * group * dim, group * dim);
+    const auto of_k = std::span(k_lengths).subspan(h * dim, dim);
+    const auto c =
+        key_balance(expected_channels(of_q, q), expected_channels(of_k, k), spec.rope.rotary_dim);
+    balance.insert(balance.end(), c.begin(), c.end());
+  }
   RK_TRY(loader.keep(q, layer.q_norm));
   return loader.keep(k, layer.k_norm);
 }
@@ -133,7 +157,9 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
     k_order = undo_interleave(spec.kv_heads, spec.k_dim);
   }
 
-  RK_TRY(loader.vector(Part::attn_norm, index, hidden, layer.attn_norm));
+  const auto attn_norm = RK_TRY(loader.values(Part::attn_norm, index, ".weight", hidden));
+  RK_TRY(loader.keep(attn_norm, layer.attn_norm));
+  if (config.qk_norm) RK_TRY(load_qk_norms(loader, index, spec, attn_norm, layer, balance));
   RK_TRY(loader.matrix(Part::q, index, q_rows, hidden, layer.q, q_order));
   RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, k_order));
   RK_TRY(loader.matrix(Part::v, index, v_rows, hidden, layer.v));
@@ -143,7 +169,6 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
   RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
   RK_TRY(loader.bias(Part::o, index, hidden, layer.o_bias));
-  if (config.qk_norm) RK_TRY(load_qk_norms(loader, index, spec, layer, balance));
   RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
   RK_TRY(loader.matrix(Part::gate, index, config.ffn_hidden, hidden, layer.gate));
   RK_TRY(loader.matrix(Part::up, index, config.ffn_hidden, hidden, layer.up));

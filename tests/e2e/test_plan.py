@@ -166,6 +166,30 @@ def test_the_table_shows_every_layer(demo):
     assert ok_json("plan", demo)["totals"]["weights_bytes"] > 100_000_000
 
 
+def test_memory_that_the_sequences_share(tmp_path):
+    """--kv-memory: the pool takes at most so much, to the page; one sequence must fit."""
+    (tmp_path / "config.json").write_text(json.dumps(SPECS["gemma3"].config))
+    flags = ("--ctx", 4096, "--kv-bits", "8")
+    pool = lambda plan: plan["totals"]["kv_bytes"] + plan["totals"]["kv_prefill_bytes"]
+    one = ok_json("plan", tmp_path, *flags)
+    whole = ok_json("plan", tmp_path, *flags, "--parallel", 8)
+    assert whole["memory"] is None and pool(whole) == 8 * pool(one)
+    full = [layer for layer in one["layers"] if layer["kind"] == "full"]
+    page = 64 * sum(layer["bytes_per_token"] for layer in full)
+    memory = pool(whole) // 2
+    half = ok_json("plan", tmp_path, *flags, "--parallel", 8, "--kv-memory", memory)
+    assert memory - page < pool(half) <= memory
+    assert half["memory"]["bytes"] == memory
+    assert 4096 <= half["memory"]["tokens"] < 8 * 4096 and half["memory"]["tokens"] % 64 == 0
+    assert half["layers"] == whole["layers"]  # what one sequence may come to
+    assert ok_json("plan", tmp_path, *flags, "--parallel", 8, "--kv-memory", pool(one))["runnable"]
+    fails(3, "plan", tmp_path, *flags, "--parallel", 8, "--kv-memory", pool(one) - 1,
+          mentions=["kv-memory", str(pool(one)), "4096 tokens"])
+    fails(2, "plan", tmp_path, "--kv-memory", "1G", "--kv-budget", "1G", mentions=["--kv-budget"])
+    fails(2, "plan", tmp_path, "--kv-memory", "much", mentions=["--kv-memory"])
+    ok_json("plan", tmp_path, "--kv-memory", "1.5GiB")
+
+
 def test_negative_numbers_are_usage_errors(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(SPECS["gemma3"].config))
     for flag in ("--ctx", "--max-kv-size", "--keep", "--quantized-kv-start", "--parallel"):

@@ -174,7 +174,7 @@ def test_stop_strings(server):
 def test_stop_tokens(server):
     tokens = server.complete("Rings", max_tokens=40, ignore_eos=True,
                              return_token_ids=True)["choices"][0]["token_ids"]
-    at = next(i for i in range(5, 40) if tokens[i] not in tokens[:i])
+    at = next(i for i in range(5, 40) if tokens[i] < TOKENS and tokens[i] not in tokens[:i])
     choice = server.complete("Rings", max_tokens=40, ignore_eos=True, return_token_ids=True,
                              stop_token_ids=[tokens[at]])["choices"][0]
     assert choice["token_ids"] == tokens[:at + 1] and choice["finish_reason"] == "stop"
@@ -227,9 +227,8 @@ def test_repetition_penalty_sees_every_token(server):
     for distance in (10, 20, 21, 25, 63, 64, 65, 300):
         prompt = [256, token, *b"." * (distance - 1)]
         ask = lambda penalty: server.complete(
-            prompt, max_tokens=1, logprobs=0, repetition_penalty=penalty, seed=1,
-            logit_bias={str(token): 22, **{str(i): -100 for i in range(TOKENS) if i not in (token, 90)}},
-            return_token_ids=True)["choices"][0]["token_ids"][0]
+            prompt, max_tokens=1, repetition_penalty=penalty, guided_regex="[QZ]",
+            logit_bias={str(token): 22}, return_token_ids=True)["choices"][0]["token_ids"][0]
         assert ask(1) == token
         assert ask(100) == 90, distance  # 'Z', which is not in the history
         assert ask(100) == 90

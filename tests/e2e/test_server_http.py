@@ -193,14 +193,15 @@ def test_keys(strict):
     assert status(Authorization=f"Basic {basic}") == 200
     assert status(Authorization="Basic ????") == 401
     without = {"Authorization": ""}
-    for path in ("/metrics", "/kv", "/openapi.json", "/nowhere", "/v1/completions", "/"):
+    for path in ("/metrics", "/kv", "/openapi.json", "/nowhere", "/v1/completions"):
         assert strict.get(path, headers=without).status == 401, path
-    assert strict.get("/health", headers=without).status == 200
+    for path in ("/health", "/", "/app.js"):  # the page asks for the key itself
+        assert strict.get(path, headers=without).status == 200, path
     reply = strict.post("/v1/completions", ASK, headers=without)
     assert reply.status == 401 and reply.headers["WWW-Authenticate"] == "Bearer"
     assert reply.error["code"] == "invalid_api_key"
     # A browser asks its user.
-    page = strict.get("/", headers={**without, "Accept": "text/html,*/*"})
+    page = strict.get("/kv", headers={**without, "Accept": "text/html,*/*"})
     assert page.status == 401 and page.headers["WWW-Authenticate"].startswith("Basic")
     log = strict.log_text()
     assert KEY not in log and "second-key" not in log and "wrong" not in log

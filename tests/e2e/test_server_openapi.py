@@ -15,7 +15,7 @@ def test_the_description_holds(server, tmp_path):
     result = subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json",
          "--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing", "--mode", "all",
-         "--max-examples", "60", "--max-time", "60", "--seed", "1", "--workers", "2", "--no-color",
+         "--max-examples", "60", "--max-time", "60", "--seed", "1", "--workers", "1", "--no-color",
          "--generation-database", "none", "--request-timeout", "30", "--no-shrink",
          "--report-json-path", str(report)],
         cwd=tmp_path, capture_output=True, text=True, timeout=170)

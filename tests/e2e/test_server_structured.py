@@ -77,7 +77,7 @@ def test_replies_of_one_request_have_states_of_their_own(server):
     ({"guided_regex": "("}, "guided_regex"),
     ({"guided_regex": ""}, "guided_regex"),
     ({"guided_regex": "(?=x)"}, "guided_regex"),
-    ({"grammar": "root ::= "}, "grammar"),
+    ({"grammar": "root := x"}, "grammar"),
     ({"grammar": "root ::= root"}, "grammar"),
     ({"grammar": 5}, "grammar"),
     ({"json_schema": {"type": "nothing"}}, "json_schema"),

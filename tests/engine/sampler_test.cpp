@@ -46,27 +46,18 @@ std::vector<int32_t> support(const SamplingParams& params, const std::vector<flo
   return tokens;
 }
 
-// Lets some tokens follow, whatever was chosen before.
-class Allow final : public text::TokenConstraint {
- public:
-  explicit Allow(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
-  void mask(std::span<uint64_t> allowed) override {
-    std::ranges::fill(allowed, 0);
-    for (const int32_t token : tokens_) allowed[token / 64] |= uint64_t{1} << (token % 64);
-  }
-  Status accept(int32_t) override { return {}; }
-  bool complete() const override { return false; }
-
- private:
-  std::vector<int32_t> tokens_;
-};
+std::vector<uint64_t> mask_of(size_t vocab, std::initializer_list<size_t> tokens) {
+  std::vector<uint64_t> mask((vocab + 63) / 64);
+  for (const size_t token : tokens) mask[token / 64] |= uint64_t{1} << (token % 64);
+  return mask;
+}
 
 // A token that is forbidden is never sampled, however large its logit, its bias or the negative
 // penalty that lifts it; log-probabilities are those of the softmax over all tokens.
 TEST(Sampler, AConstraintComesFirst) {
   std::vector<float> logits(130, 0.0f);
   logits[7] = 90.0f;
-  Allow allow({3, 64, 129});
+  const auto allow = mask_of(130, {3, 64, 129});
   for (const float temperature : {0.0f, 1.0f, 100.0f})
     for (const int k : {0, 1, 2, 40, 2000}) {
       SamplingParams p = plain(temperature);
@@ -80,7 +71,7 @@ TEST(Sampler, AConstraintComesFirst) {
       std::map<int32_t, int> counts;
       for (int i = 0; i < 300; ++i) {
         std::vector<float> copy = logits;
-        const Sampled sampled = sampler.sample(copy, {}, History{7, 8}, 2, &allow).value();
+        const Sampled sampled = sampler.sample(copy, {}, History{7, 8}, 2, allow).value();
         ++counts[sampled.token];
         EXPECT_EQ(sampled.top[0].token, 7);
         EXPECT_FLOAT_EQ(sampled.logprob, -90.0f);
@@ -95,8 +86,8 @@ TEST(Sampler, AConstraintComesFirst) {
 
 TEST(Sampler, AConstraintThatLetsNothingFollowIsAnError) {
   std::vector<float> logits(130, 0.0f);
-  Allow nothing({});
-  const auto sampled = Sampler(plain()).sample(logits, {}, History{5}, -1, &nothing);
+  const auto nothing = mask_of(130, {});
+  const auto sampled = Sampler(plain()).sample(logits, {}, History{5}, -1, nothing);
   ASSERT_FALSE(sampled.ok());
   EXPECT_EQ(sampled.error().kind, ErrorKind::runtime);
   EXPECT_THAT(sampled.error().message, ::testing::HasSubstr("no token follow at step 1"));

@@ -204,12 +204,12 @@ TEST(Serving, CancelStorms) {
     options.reserve_tokens = 8;
     Server many(flags, options), alone(flags_of("4", 1));
     std::mt19937 random(3);
-    const auto requests = mixed_requests(48, 9);
+    const auto requests = mixed_requests(120, 9);
     std::map<int64_t, size_t> running;
     std::vector<int64_t> kept;
     size_t next = 0;
     while (next < requests.size() || !many->idle()) {
-      for (size_t n = random() % 6; n > 0 && next < requests.size(); --n, ++next)
+      for (size_t n = random() % 3; n > 0 && next < requests.size(); --n, ++next)
         running[many.submit(requests[next])] = next;
       for (const int64_t id : many.step()) {
         EXPECT_EQ(many.replies[id].error, "");
@@ -217,7 +217,7 @@ TEST(Serving, CancelStorms) {
         running.erase(id);
         kept.push_back(id);
       }
-      if (!running.empty() && random() % 12 == 0) {
+      if (!running.empty() && random() % 6 == 0) {
         const auto victim = std::next(running.begin(), random() % running.size());
         const auto before = many->serving();
         many->cancel(victim->first);
@@ -371,6 +371,57 @@ TEST(Serving, OnlyTheGuiltyRequestFails) {
     }
     many.expect_nothing_left();
   }
+}
+
+// Lets one text follow, and nothing after it; `stray`: at that token it complains.
+class Script final : public text::TokenConstraint {
+ public:
+  explicit Script(Tokens script, size_t stray = SIZE_MAX)
+      : script_(std::move(script)), stray_(stray) {}
+  void mask(std::span<uint64_t> allowed) override {
+    std::ranges::fill(allowed, 0);
+    if (at_ < script_.size()) allowed[script_[at_] / 64] |= uint64_t{1} << (script_[at_] % 64);
+  }
+  Status accept(int32_t token) override {
+    if (at_ == stray_ || token != script_[at_])
+      return make_error(ErrorKind::runtime, "token {} is not in the script", token);
+    ++at_;
+    return {};
+  }
+  bool complete() const override { return at_ == script_.size(); }
+
+ private:
+  Tokens script_;
+  size_t stray_, at_ = 0;
+};
+
+// What a constraint has seen stays as it was while its request is set back and computed again.
+TEST(Serving, ConstrainedRepliesFollowTheirScripts) {
+  EngineOptions options;
+  options.reserve_tokens = 0;
+  Server many(small(flags_of("4", 8), 0.0), options);
+  std::mt19937 random(8);
+  std::vector<Tokens> scripts;
+  std::vector<int64_t> ids;
+  for (uint64_t i = 0; i < 8; ++i) {
+    scripts.push_back(random_tokens(i == 5 ? 0 : 100 + i, random));
+    Request request = request_of(random_tokens(50, random), 300, i % 2 == 0, i);
+    request.constraint = std::make_shared<Script>(scripts.back(), i == 3 ? 20 : SIZE_MAX);
+    ids.push_back(many.submit(request));
+  }
+  many.finish_all();
+  EXPECT_GT(many->serving().preemptions, 0);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Reply& reply = many.replies[ids[i]];
+    if (i == 3) {
+      EXPECT_THAT(reply.error, HasSubstr("not in the script"));
+      continue;
+    }
+    EXPECT_EQ(reply.error, "");
+    EXPECT_EQ(reply.tokens, scripts[i]);
+    EXPECT_EQ(reply.finish, FinishReason::stop);
+  }
+  many.expect_nothing_left();
 }
 
 TEST(Serving, TheHeartBeatsInEveryLayer) {

@@ -95,10 +95,10 @@ TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
                      .rows = rows,
                      .heads = heads,
                      .dim = dim,
-                     .norm_weight = weight.data(),
-                     .cos = pairs > 0 ? cos.data() : nullptr,
-                     .sin = pairs > 0 ? sin.data() : nullptr,
-                     .pairs = pairs};
+                     .transform = {.weight = weight.data(),
+                                   .cos = pairs > 0 ? cos.data() : nullptr,
+                                   .sin = pairs > 0 ? sin.data() : nullptr,
+                                   .pairs = pairs}};
     ops_.norm_rope.back().run(p, exec_);
     for (const auto& kernel : ops_.norm_rope) {
       auto got = x;
@@ -109,9 +109,9 @@ TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
       const auto weights = random(static_cast<size_t>(heads * dim), 9);
       auto scaled_want = x, scaled = x;
       NormRopeParams scale = p;
-      scale.norm_weight = weights.data();
-      scale.norm_head_stride = dim;
-      scale.normalize = false;
+      scale.transform.weight = weights.data();
+      scale.transform.weight_stride = dim;
+      scale.transform.normalize = false;
       scale.x = scaled_want.data();
       ops_.norm_rope.back().run(scale, exec_);
       scale.x = scaled.data();
@@ -119,11 +119,11 @@ TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
       expect_close(scaled, scaled_want, 4e-6f, kernel.name);
       for (size_t i = static_cast<size_t>(2 * pairs); i < static_cast<size_t>(dim); ++i)
         ASSERT_EQ(scaled[i], x[i] * weights[i]);  // beyond the rotated channels of the first head
-      p.norm_weight = nullptr;  // rotation alone leaves the length of each head as it is
+      p.transform.weight = nullptr;  // rotation alone leaves the length of each head as it is
       auto rotated = x;
       p.x = rotated.data();
       kernel.run(p, exec_);
-      p.norm_weight = weight.data();
+      p.transform.weight = weight.data();
       for (int64_t r = 0; r < rows * heads; ++r) {
         double before = 0, after = 0;
         for (int i = 0; i < dim; ++i) {

@@ -127,7 +127,8 @@ struct Cache {
   }
 
   // Appends rows [first, first + n) of k and v.
-  void append(const KernelTable<KvAppendParams>& table, Exec& exec, int64_t first, int64_t n) {
+  void append(const KernelTable<KvAppendParams>& table, Exec& exec, int64_t first, int64_t n,
+              const HeadTransform& k_transform = {}) {
     const KvSegment segment{.row0 = 0,
                             .rows = n,
                             .index0 = first,
@@ -139,6 +140,7 @@ struct Cache {
     p.v_stride = geometry.kv_heads * geometry.v_dim;
     p.k = k.data() + first * p.k_stride;
     p.v = v.data() + first * p.v_stride;
+    p.k_transform = k_transform;
     p.segments = &segment;
     p.n_segments = 1;
     p.slots = slots.data() + first;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "weights/balance.h"
@@ -72,6 +73,47 @@ TEST_P(Balance, FoldedEqualsExplicitAndScoresStay) {
     size += std::fabs(plain_q[j] * plain_k[j]);
   }
   EXPECT_NEAR(folded, plain, 1e-5 * size);
+}
+
+// Against what random inputs make of the heads: projection, RMS norm, weights.
+TEST(ExpectedChannels, AreThoseOfInputsInNoParticularDirection) {
+  const int64_t heads = 3, dim = 32, cols = 64, draws = 20000;
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  std::vector<float> matrix(static_cast<size_t>(heads * dim * cols)), input(cols), weights(dim);
+  for (int64_t r = 0; r < heads * dim; ++r) {
+    const float size = std::exp(normal(random));  // rows of unlike lengths, heads too
+    for (int64_t i = 0; i < cols; ++i)
+      matrix[static_cast<size_t>(r * cols + i)] =
+          size * normal(random) * static_cast<float>(1 + r / dim);
+  }
+  for (float& x : input) x = std::exp(0.5f * normal(random));
+  for (float& x : weights) x = std::exp(normal(random));
+  const quant::SourceTensor tensor{.name = "q",
+                                   .type = quant::SourceType::f32,
+                                   .shape = {heads * dim, cols},
+                                   .data = reinterpret_cast<const std::byte*>(matrix.data()),
+                                   .bytes = matrix.size() * sizeof(float)};
+  ThreadPool pool(2);
+  const auto channels = expected_channels(row_lengths(tensor, input, pool), weights);
+
+  std::vector<double> squares(dim);
+  std::vector<float> x(cols), head(dim);
+  for (int64_t n = 0; n < draws; ++n) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = input[i] * normal(random);
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t d = 0; d < dim; ++d)
+        head[static_cast<size_t>(d)] =
+            std::inner_product(x.begin(), x.end(), matrix.begin() + (h * dim + d) * cols, 0.0f);
+      const auto y = normed(head, weights);
+      for (size_t d = 0; d < y.size(); ++d) squares[d] += double{y[d]} * y[d];
+    }
+  }
+  // The norm divides by each draw's own length, not by the mean one: what is left differs a little.
+  for (size_t d = 0; d < channels.size(); ++d) {
+    const double measured = std::sqrt(squares[d] / static_cast<double>(heads * draws));
+    EXPECT_NEAR(channels[d], measured, 0.2 * measured) << d;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(RotaryDims, Balance, testing::Values(64, 32, 0));

@@ -48,12 +48,12 @@ TEST_P(QkNormsTest, FoldedEqualsExplicit) {
                                          .rows = rows,
                                          .heads = heads,
                                          .dim = 32,
-                                         .norm_weight = scale.weights,
-                                         .norm_head_stride = scale.head_stride,
-                                         .normalize = scale.normalize,
-                                         .cos = cos.data(),
-                                         .sin = sin.data(),
-                                         .pairs = pairs},
+                                         .transform = {.weight = scale.weights,
+                                                       .weight_stride = scale.head_stride,
+                                                       .normalize = scale.normalize,
+                                                       .cos = cos.data(),
+                                                       .sin = sin.data(),
+                                                       .pairs = pairs}},
                  exec);
     return x;
   };

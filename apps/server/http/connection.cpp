@@ -90,6 +90,7 @@ Connection::Connection(std::shared_ptr<Core> core, tcp::socket socket, bool crow
       stream_(std::move(socket)),
       buffer_(core_->options.limits.header_bytes + kReadBytes),
       signal_(stream_.get_executor()),
+      deadline_(stream_.get_executor()),
       crowded_(crowded) {
   core_->connections.insert(this);
 }
@@ -138,6 +139,21 @@ asio::awaitable<void> Connection::linger() {
   }
 }
 
+void Connection::set_deadline(double time) {
+  expired_ = false;
+  deadline_.expires_after(seconds(time));
+  deadline_.async_wait([self = shared_from_this(), id = ++deadlines_](error_code error) {
+    if (error || id != self->deadlines_) return;
+    self->expired_ = true;
+    self->stream_.cancel();
+  });
+}
+
+void Connection::clear_deadline() {
+  ++deadlines_;
+  deadline_.cancel();
+}
+
 asio::awaitable<bool> Connection::serve_one() {
   const Limits& limits = core_->options.limits;
   if (buffer_.size() == 0) {
@@ -157,11 +173,13 @@ asio::awaitable<bool> Connection::serve_one() {
   beast::http::request_parser<beast::http::string_body> parser;
   parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
   parser.body_limit(boost::none);
-  stream_.expires_after(seconds(limits.header_timeout));
+  stream_.expires_never();
+  set_deadline(limits.header_timeout);
   const auto [header_error, header_count] =
       co_await beast::http::async_read_header(stream_, buffer_, parser, kAwait);
+  clear_deadline();
   if (header_error == beast::http::error::end_of_stream) co_return false;
-  if (header_error == beast::error::timeout) {
+  if (header_error && expired_) {
     head.refused = 408;
     head.why = fmt::format("no whole header within {} seconds", limits.header_timeout);
   } else if (header_error == beast::http::error::header_limit ||
@@ -214,14 +232,15 @@ asio::awaitable<bool> Connection::serve_one() {
   } else if (head.has_body) {
     if (waits && !co_await send("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
     parser.body_limit(limits.body_bytes);
-    stream_.expires_after(seconds(limits.body_timeout));
+    set_deadline(limits.body_timeout);
     const auto [body_error, body_count] =
         co_await beast::http::async_read(stream_, buffer_, parser, kAwait);
+    clear_deadline();
     if (body_error == beast::http::error::body_limit) {
       response = core_->options.error(
           413, fmt::format("the body has more than {} bytes", limits.body_bytes));
       head.keep_alive = false;
-    } else if (body_error == beast::error::timeout) {
+    } else if (body_error && expired_) {
       response = core_->options.error(
           408, fmt::format("no whole body within {} seconds", limits.body_timeout));
       head.keep_alive = false;

@@ -39,6 +39,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
   bool answering() const { return answering_; }
+  // Between two requests: its client expects that it may end now.
+  bool idle() const { return !answering_ && served_ > 0; }
   // Ends it now, whatever it is doing.
   void abort();
 
@@ -54,6 +56,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> send(std::string_view bytes);
   boost::asio::awaitable<void> watch(std::shared_ptr<Watch> watch);
   boost::asio::awaitable<void> linger();
+  // Cancels what is being read after so many seconds, and says so in expired_. (The stream's own
+  // time-out closes the socket: nothing could be said any more.)
+  void set_deadline(double seconds);
+  void clear_deadline();
   std::optional<Response> refusal(const Head& head, const Request& request, const Route* route,
                                   const std::string& allow) const;
   void dispatch(const std::shared_ptr<Outbox>& box, const Route* route,
@@ -63,7 +69,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;  // what was read and not yet used
   boost::asio::steady_timer signal_;  // cancelled when the outbox has something
-  std::shared_ptr<Outbox> box_;       // of the request that is being answered
+  boost::asio::steady_timer deadline_;
+  uint64_t deadlines_ = 0;  // set or cleared so far: one that is late does nothing
+  bool expired_ = false;
+  std::shared_ptr<Outbox> box_;  // of the request that is being answered
   std::string remote_;
   bool crowded_ = false;
   bool answering_ = false;

@@ -158,7 +158,7 @@ void Server::finish_connections() {
   post([core = state_->core] {
     core->finishing = true;
     for (Connection* connection : core->connections)
-      if (!connection->answering()) connection->abort();
+      if (connection->idle()) connection->abort();
   });
 }
 

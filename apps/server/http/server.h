@@ -29,8 +29,8 @@ class Server {
   // Runs `work` on the network thread, soon or after some seconds. Dropped once stopped.
   void post(std::function<void()> work);
   void post_after(double seconds, std::function<void()> work);
-  // Every connection ends after the answer it is waiting for; those without one end now. New
-  // connections still get one answer each.
+  // Every connection ends after the answer it is waiting for; those between two requests end now.
+  // New connections still get one answer each.
   void finish_connections();
   // Waits until all answers that were begun are sent, at most so many seconds.
   void flush(double seconds);

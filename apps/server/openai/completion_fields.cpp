@@ -28,8 +28,11 @@ void read_prompts(Fields& fields, const Json& value, int64_t vocab_size,
   if (value.empty() || value.size() > static_cast<size_t>(kMaxChoices))
     return fields.fail(
         "prompt", fmt::format("expected 1 to {} prompts, found {}", kMaxChoices, value.size()));
-  for (size_t i = 0; i < value.size(); ++i)
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (value[i].type() != value[0].type())
+      return fields.fail(fmt::format("prompt[{}]", i), "expected the same kind as before it");
     read_prompt(fields, fmt::format("prompt[{}]", i), value[i], vocab_size, request);
+  }
 }
 
 }  // namespace

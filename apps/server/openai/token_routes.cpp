@@ -62,7 +62,10 @@ void describe_token_fields(Json& schemas, const Defaults& defaults) {
   TokenizeFields tokenize;
   FieldSchema first;
   visit(first, tokenize);
-  schemas["TokenizeRequest"] = first.schema();
+  Json schema = first.schema();
+  for (const char* name : {"content", "prompt", "messages"})
+    schema["oneOf"].push_back({{"required", Json::array({name})}});
+  schemas["TokenizeRequest"] = std::move(schema);
   DetokenizeFields detokenize;
   FieldSchema second;
   visit(second, detokenize, defaults.vocab_size);

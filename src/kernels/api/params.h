@@ -71,22 +71,27 @@ struct RopeTableParams {
   float* sin = nullptr;  // [rows, pairs]
 };
 
-// In place, optionally after an RMS norm of each head (q and k norms), or a mere multiplication by
-// weights: x [rows, heads, dim].
-// Pair (i, i + pairs) of the first 2 * pairs channels is rotated; the rest are left alone.
+// What the heads of q and k go through before attention, each by itself: an RMS norm (q and k
+// norms) or a mere multiplication by weights, then the rotary embedding: pair (i, i + pairs) of the
+// first 2 * pairs channels is rotated; the rest are left alone.
+struct HeadTransform {
+  const float* weight = nullptr;  // [heads or 1, dim], null: neither norm nor multiplication
+  int64_t weight_stride = 0;      // 0: one weight for all heads; dim: one per head
+  bool normalize = true;          // false: x * weight, without the norm
+  float eps = 1e-6f;
+  const float* cos = nullptr;  // [rows, pairs], null: no rotation
+  const float* sin = nullptr;
+  int64_t pairs = 0;
+};
+
+// x [rows, heads, dim], in place.
 struct NormRopeParams {
   float* x = nullptr;  // row stride x_stride, heads contiguous
   int64_t x_stride = 0;
   int64_t rows = 0;
   int heads = 0;
   int dim = 0;
-  const float* norm_weight = nullptr;  // [heads or 1, dim], null: no norm
-  int64_t norm_head_stride = 0;        // 0: one weight for all heads; dim: one per head
-  bool normalize = true;               // false: x * norm_weight, without the norm
-  float eps = 1e-6f;
-  const float* cos = nullptr;  // [rows, pairs], null: no rotation
-  const float* sin = nullptr;
-  int64_t pairs = 0;
+  HeadTransform transform;
 };
 
 enum class GluKind : uint8_t { silu, gelu_tanh };
@@ -124,7 +129,9 @@ struct KvHotAppend {
   const int64_t* slots = nullptr;  // [rows of the step], indexed by row
 };
 
-// Encodes rows of K (after RoPE) and V into the pages of one layer.
+// Encodes rows of K and V into the pages of one layer, in one pass over them: K is normed and given
+// its RoPE, both are rotated, encoded and put into their pages. Equal to norm_rope of the same
+// backend and an append without a transform, byte for byte.
 // slots[row] = physical page * kPageTokens + token index % kPageTokens.
 struct KvAppendParams {
   KvGeometry geometry;
@@ -132,6 +139,7 @@ struct KvAppendParams {
   const float* v = nullptr;  // [rows, kv_heads, v_dim], row stride v_stride
   int64_t k_stride = 0;
   int64_t v_stride = 0;
+  HeadTransform k_transform;  // of k, on the way in; its heads are the kv_heads
   const KvSegment* segments = nullptr;
   int64_t n_segments = 0;
   const int64_t* slots = nullptr;  // [rows of the step], indexed by row

@@ -1,62 +1,19 @@
-// Vector versions of the small float32 ops. Sums run in kLanes fixed partial sums and are folded in
-// one order, whatever the SIMD width.
+// Vector versions of the small float32 ops.
 #include <algorithm>
-#include <cmath>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/dense.cpp"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/register.h"
 #include "kernels/cpu/simd.h"
+// After simd.h: it follows the target.
+#include "kernels/cpu/head_transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 RK_TARGET_ATTRIBUTES()
 namespace ringkeep::kernels::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr int kLanes = 16;
-using D = hn::CappedTag<float, kLanes>;
-
-// Sum of squares of x [n]: 16 partial sums (element i goes to sum i % 16), folded as a tree.
-inline float sum_of_squares(const float* x, int64_t n) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN float partial[kLanes] = {};
-  const int64_t whole = n / kLanes * kLanes;
-  for (int64_t lane = 0; lane < kLanes; lane += lanes) {
-    auto sum = hn::Zero(d);
-    for (int64_t i = 0; i < whole; i += kLanes) {
-      const auto v = hn::LoadU(d, x + i + lane);
-      sum = hn::MulAdd(v, v, sum);
-    }
-    hn::StoreU(sum, d, partial + lane);
-  }
-  for (int64_t i = whole; i < n; ++i) partial[i - whole] += x[i] * x[i];
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) partial[i] += partial[i + half];
-  return partial[0];
-}
-
-inline void norm_row(const float* x, const float* weight, const float* residual, float* y,
-                     int64_t n, float eps) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float scale = 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
-  const auto vscale = hn::Set(d, scale);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    auto v = hn::Mul(hn::LoadU(d, x + i), vscale);
-    if (weight != nullptr) v = hn::Mul(v, hn::LoadU(d, weight + i));
-    if (residual != nullptr) v = hn::Add(hn::LoadU(d, residual + i), v);
-    hn::StoreU(v, d, y + i);
-  }
-  for (; i < n; ++i) {
-    float v = x[i] * scale;
-    if (weight != nullptr) v *= weight[i];
-    y[i] = residual != nullptr ? residual[i] + v : v;
-  }
-}
 
 // Rows in tasks of about kTaskElements values: one row of a decode step is no parallel job.
 constexpr int64_t kTaskElements = 16384;
@@ -72,53 +29,17 @@ inline void for_rows(Exec& exec, int64_t rows, int64_t elements_per_row, const B
 
 void rms_norm(const RmsNormParams& p, Exec& exec) {
   for_rows(exec, p.rows, p.cols, [&](int64_t r) {
-    norm_row(p.x + r * p.x_stride, p.weight,
-             p.residual != nullptr ? p.residual + r * p.y_stride : nullptr, p.y + r * p.y_stride,
-             p.cols, p.eps);
+    NormRow(p.x + r * p.x_stride, p.weight,
+            p.residual != nullptr ? p.residual + r * p.y_stride : nullptr, p.y + r * p.y_stride,
+            p.cols, p.eps);
   });
-}
-
-inline void rotate(float* x, const float* cos, const float* sin, int64_t pairs) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= pairs; i += lanes) {
-    const auto a = hn::LoadU(d, x + i);
-    const auto b = hn::LoadU(d, x + pairs + i);
-    const auto c = hn::LoadU(d, cos + i);
-    const auto s = hn::LoadU(d, sin + i);
-    hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, x + i);
-    hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, x + pairs + i);
-  }
-  for (; i < pairs; ++i) {
-    const float a = x[i];
-    const float b = x[i + pairs];
-    x[i] = a * cos[i] - b * sin[i];
-    x[i + pairs] = b * cos[i] + a * sin[i];
-  }
-}
-
-inline void multiply(float* x, const float* weight, int64_t n) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, weight + i)), d, x + i);
-  for (; i < n; ++i) x[i] *= weight[i];
 }
 
 void norm_rope(const NormRopeParams& p, Exec& exec) {
   for_rows(exec, p.rows, static_cast<int64_t>(p.heads) * p.dim, [&](int64_t r) {
     for (int h = 0; h < p.heads; ++h) {
       float* x = p.x + r * p.x_stride + static_cast<int64_t>(h) * p.dim;  // [dim]
-      if (p.norm_weight != nullptr) {
-        const float* weight = p.norm_weight + h * p.norm_head_stride;  // [dim]
-        if (p.normalize)
-          norm_row(x, weight, nullptr, x, p.dim, p.eps);
-        else
-          multiply(x, weight, p.dim);
-      }
-      if (p.cos != nullptr) rotate(x, p.cos + r * p.pairs, p.sin + r * p.pairs, p.pairs);
+      TransformHead(p.transform, r, h, p.dim, x, x);
     }
   });
 }

@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/kv.cpp"
 #include "kernels/cpu/simd.h"
 // After simd.h: it follows the target.
+#include "kernels/cpu/head_transform-inl.h"
 #include "kernels/cpu/kv_encode-inl.h"
 
 #ifndef RINGKEEP_KERNELS_CPU_KV_RUN
@@ -55,7 +56,9 @@ bool AppendRun(const KvAppendParams& p, const std::vector<KvTarget>& targets, co
   HWY_ALIGN float k[kMaxHeadDim];
   HWY_ALIGN float v[kMaxHeadDim];
   for (int64_t row = rows.first; row < rows.last; ++row) {
-    fine &= LoadSource(g.k, g.k_dim, p.k + row * p.k_stride + kv_head * g.k_dim, k);
+    TransformHead(p.k_transform, row, kv_head, g.k_dim, p.k + row * p.k_stride + kv_head * g.k_dim,
+                  k);
+    fine &= LoadSource(g.k, g.k_dim, k, k);
     fine &= LoadSource(g.v, g.v_dim, p.v + row * p.v_stride + kv_head * g.v_dim, v);
     for (const KvTarget& to : targets) {
       const int64_t slot = to.slots[row];

@@ -37,26 +37,11 @@ void rope_table(const RopeTableParams& p, Exec& exec) {
   });
 }
 
-// RoFormer (Su et al. 2021), half-split pairing.
 void norm_rope(const NormRopeParams& p, Exec& exec) {
   exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
-    for (int h = 0; h < p.heads; ++h) {
-      float* x = p.x + r * p.x_stride + static_cast<int64_t>(h) * p.dim;  // [dim]
-      if (p.norm_weight != nullptr) {
-        const float* weight = p.norm_weight + h * p.norm_head_stride;  // [dim]
-        if (p.normalize) norm_row(x, weight, nullptr, x, p.dim, p.eps);
-        for (int i = 0; i < p.dim && !p.normalize; ++i) x[i] *= weight[i];
-      }
-      if (p.cos == nullptr) continue;
-      const float* cos = p.cos + r * p.pairs;
-      const float* sin = p.sin + r * p.pairs;
-      for (int64_t i = 0; i < p.pairs; ++i) {
-        const float a = x[i];
-        const float b = x[i + p.pairs];
-        x[i] = a * cos[i] - b * sin[i];
-        x[i + p.pairs] = b * cos[i] + a * sin[i];
-      }
-    }
+    for (int h = 0; h < p.heads; ++h)
+      transform_head(p.transform, r, h, p.dim,
+                     p.x + r * p.x_stride + static_cast<int64_t>(h) * p.dim);
   });
 }
 
@@ -82,6 +67,24 @@ void softcap(const SoftcapParams& p, Exec&) {
 }
 
 }  // namespace
+
+// The rotary embedding is that of RoFormer (Su et al. 2021), with half-split pairing.
+void transform_head(const HeadTransform& t, int64_t row, int64_t head, int dim, float* x) {
+  if (t.weight != nullptr) {
+    const float* weight = t.weight + head * t.weight_stride;  // [dim]
+    if (t.normalize) norm_row(x, weight, nullptr, x, dim, t.eps);
+    for (int i = 0; i < dim && !t.normalize; ++i) x[i] *= weight[i];
+  }
+  if (t.cos == nullptr) return;
+  const float* cos = t.cos + row * t.pairs;
+  const float* sin = t.sin + row * t.pairs;
+  for (int64_t i = 0; i < t.pairs; ++i) {
+    const float a = x[i];
+    const float b = x[i + t.pairs];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + t.pairs] = b * cos[i] + a * sin[i];
+  }
+}
 
 void add_dense_kernels(Ops& ops) {
   ops.rms_norm.push_back({"ref", always, rms_norm});

@@ -225,7 +225,9 @@ void kv_append(const KvAppendParams& p, Exec& exec) {
         const int64_t row = p.segments[s].row0 + i;
         if (p.slots[row] < 0) continue;
         float k[kMaxHeadDim], v[kMaxHeadDim];
-        bool fine = load_row(g.k, g.k_dim, p.k + row * p.k_stride + h * g.k_dim, k);
+        std::copy_n(p.k + row * p.k_stride + h * g.k_dim, g.k_dim, k);
+        transform_head(p.k_transform, row, h, g.k_dim, k);
+        bool fine = load_row(g.k, g.k_dim, k, k);
         fine &= load_row(g.v, g.v_dim, p.v + row * p.v_stride + h * g.v_dim, v);
         for (const Target& to : targets) {
           fine &= encode_row(to.layout.k, k, to.head(row, h), to.token(row));

@@ -9,7 +9,7 @@
 
 namespace ringkeep::models {
 
-inline constexpr int64_t kMaxLogitRows = 16;
+inline constexpr int64_t kMaxLogitRows = 32;
 
 struct Activations {
   static Result<Activations> allocate(const ModelConfig& config, int64_t max_rows,

@@ -28,6 +28,7 @@ void cached_attention(const CachedAttention& p, const kv::KvBatch& batch, const 
                                            .v = p.v,
                                            .k_stride = int64_t{geometry.kv_heads} * geometry.k_dim,
                                            .v_stride = int64_t{geometry.kv_heads} * geometry.v_dim,
+                                           .k_transform = p.k_transform,
                                            .segments = group.segments.data(),
                                            .n_segments = segments,
                                            .slots = group.slots.data(),

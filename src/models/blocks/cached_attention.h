@@ -13,9 +13,10 @@ struct CachedAttention {
   int layer = 0;
   int heads = 0;
   const float* q = nullptr;  // [rows, heads, k_dim], after RoPE
-  const float* k = nullptr;  // [rows, kv_heads, k_dim], after RoPE
+  const float* k = nullptr;  // [rows, kv_heads, k_dim], before k_transform
   const float* v = nullptr;  // [rows, kv_heads, v_dim]
-  float* out = nullptr;      // [rows, heads, v_dim]
+  kernels::HeadTransform k_transform;
+  float* out = nullptr;  // [rows, heads, v_dim]
   float scale = 1.0f;
   float softcap = 0.0f;
   const float* sinks = nullptr;   // [heads] or null

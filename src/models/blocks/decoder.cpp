@@ -39,22 +39,26 @@ void Decoder::add_branch(Step& step) {
                step.exec);
 }
 
-void Decoder::norm_rope(float* x, int heads, const HeadScale& scale, int index, Step& step) {
+kernels::HeadTransform Decoder::transform(const HeadScale& scale, int index) const {
   const auto* rope = ropes_.of(index);
-  const int dim = config_.layers[static_cast<size_t>(index)].k_dim;
+  return {.weight = scale.weights,
+          .weight_stride = scale.head_stride,
+          .normalize = scale.normalize,
+          .eps = config_.norm_eps,
+          .cos = rope != nullptr ? rope->cos.as<float>() : nullptr,
+          .sin = rope != nullptr ? rope->sin.as<float>() : nullptr,
+          .pairs = rope != nullptr ? rope->pairs : 0};
+}
+
+void Decoder::apply(const kernels::HeadTransform& transform, float* x, int heads, int dim,
+                    Step& step) {
   kernels::run(ops_.norm_rope,
                kernels::NormRopeParams{.x = x,
                                        .x_stride = static_cast<int64_t>(heads) * dim,
                                        .rows = step.rows,
                                        .heads = heads,
                                        .dim = dim,
-                                       .norm_weight = scale.weights,
-                                       .norm_head_stride = scale.head_stride,
-                                       .normalize = scale.normalize,
-                                       .eps = config_.norm_eps,
-                                       .cos = rope != nullptr ? rope->cos.as<float>() : nullptr,
-                                       .sin = rope != nullptr ? rope->sin.as<float>() : nullptr,
-                                       .pairs = rope != nullptr ? rope->pairs : 0},
+                                       .transform = transform},
                step.exec);
 }
 
@@ -71,21 +75,23 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
           LinearOutput{&w.v.tensor, w.v_bias.data(), a_.v, v_width}},
          step.exec);
   const QkNorms& norms = qk_norms_[static_cast<size_t>(index)];
-  norm_rope(a_.q, spec.heads, norms.q(w), index, step);
-  norm_rope(a_.k, spec.kv_heads, norms.k(w), index, step);
-  if (statistics_ != nullptr)
-    statistics_->add(spec, static_cast<size_t>(index), step.rows, a_.q, a_.k, step.exec.device());
-
+  const kernels::HeadTransform k_transform = transform(norms.k(w), index);
+  apply(transform(norms.q(w), index), a_.q, spec.heads, spec.k_dim, step);
   cached_attention({.layer = index,
                     .heads = spec.heads,
                     .q = a_.q,
                     .k = a_.k,
                     .v = a_.v,
+                    .k_transform = k_transform,
                     .out = a_.attn,
                     .scale = config_.attention_scale,
                     .softcap = config_.attention_softcap,
                     .non_finite = a_.non_finite},
                    *step.batch.kv, step.store, ops_, step.exec);
+  if (statistics_ != nullptr) {
+    apply(k_transform, a_.k, spec.kv_heads, spec.k_dim, step);
+    statistics_->add(spec, static_cast<size_t>(index), step.rows, a_.q, a_.k, step.exec.device());
+  }
   linear(a_.attn, step.rows, attn_width,
          {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step.exec);
 }

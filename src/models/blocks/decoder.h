@@ -49,7 +49,8 @@ class Decoder : public Model {
     norm(a_.branch, weight, a_.x, a_.x, step);
   }
   void add_branch(Step& step);  // a_.x += a_.branch
-  // a_.h -> q, k, v -> (q and k norms) -> RoPE -> cache -> attention -> o -> a_.branch
+  // a_.h -> q, k, v -> (q and k norms) -> RoPE -> cache -> attention -> o -> a_.branch; k meets its
+  // norm and RoPE on the way into the cache
   void attention(int index, const weights::LayerWeights& w, Step& step);
   // a_.h -> down(act(gate) * up) -> a_.branch
   void feed_forward(const weights::LayerWeights& w, Step& step);
@@ -63,7 +64,9 @@ class Decoder : public Model {
  private:
   void linear(const float* x, int64_t rows, int64_t x_stride,
               std::initializer_list<kernels::LinearOutput> outputs, kernels::Exec& exec);
-  void norm_rope(float* x, int heads, const HeadScale& scale, int index, Step& step);
+  kernels::HeadTransform transform(const HeadScale& scale, int index) const;
+  // x [rows, heads, dim], in place
+  void apply(const kernels::HeadTransform& transform, float* x, int heads, int dim, Step& step);
 
   bool exact_ = false;
   std::shared_ptr<const weights::KeyBalance> balance_;  // null: none
