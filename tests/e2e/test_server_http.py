@@ -195,8 +195,8 @@ def test_keys(strict):
     without = {"Authorization": ""}
     for path in ("/metrics", "/kv", "/openapi.json", "/nowhere", "/v1/completions"):
         assert strict.get(path, headers=without).status == 401, path
-    for path in ("/health", "/"):  # the page asks its user
-        assert strict.get(path, headers=without).status == 200
+    for path in ("/health", "/", "/app.js"):  # the page asks for the key itself
+        assert strict.get(path, headers=without).status == 200, path
     reply = strict.post("/v1/completions", ASK, headers=without)
     assert reply.status == 401 and reply.headers["WWW-Authenticate"] == "Bearer"
     assert reply.error["code"] == "invalid_api_key"
