@@ -104,8 +104,8 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
       return exchange->respond(error_response(bad_field("messages", built.error().message)));
     tokens = std::move(built->tokens);
   } else {
-    tokens = model->tokenizer->encode(request.content, {.add_special = request.add_special,
-                                                        .parse_special = request.parse_special});
+    tokens = model->tokenizer->encode(*request.content, {.add_special = request.add_special,
+                                                         .parse_special = request.parse_special});
   }
   Json answer = {{"count", tokens.size()}, {"max_model_len", model->plan->ctx}, {"tokens", tokens}};
   if (request.with_pieces) {
