@@ -121,7 +121,8 @@ void FieldReader::refused(const Names& names, const char* why) {
 
 std::optional<ApiError> FieldReader::finish() {
   for (const auto& [name, value] : object_.items())
-    if (!known_.contains(name)) fail(name, "there is no such field", "unknown_parameter");
+    if (!known_.contains(name))
+      fail(name.empty() ? "\"\"" : name, "there is no such field", "unknown_parameter");
   return std::move(error_);
 }
 
