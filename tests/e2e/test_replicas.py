@@ -169,8 +169,12 @@ def test_a_stream_is_not_kept_back(cluster):
         assert response.status == 200
         first = response.readline()
         assert first.startswith(b"data: ")
-        # It is here while the replica is still at work.
-        assert any(server.kv()["sequences"] for server in replicas)
+        # It is here while the replica is still at work: 200 slow steps take two seconds, and what /kv
+        # tells is a tenth of a second old.
+        end = time.monotonic() + 1.5
+        while not any(server.kv()["sequences"] for server in replicas):
+            assert time.monotonic() < end, "the stream came when it was over"
+            time.sleep(0.02)
         text = first + response.read()
         assert text.rstrip().endswith(b"data: [DONE]") and text.count(b"data: ") > 50
 
