@@ -10,8 +10,7 @@ namespace {
 
 using Kind = Expr::Kind;
 
-constexpr uint32_t kMostDerivations = 50'000;  // parts looked at in one step
-constexpr size_t kMostCalled = 64;             // calls of one step that are kept apart
+constexpr size_t kMostCalled = 64;  // calls of one step that are kept apart
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = a * 0x9e3779b97f4a7c15u + b;
@@ -85,11 +84,7 @@ StateId Automaton::intern(std::vector<StackId>& stacks) {
   State state{.begin = static_cast<uint32_t>(members_.size()),
               .size = static_cast<uint32_t>(stacks.size()),
               .hash = hash};
-  for (const StackId id : stacks) {
-    const Expr& frame = pool_[stacks_[id].frame];
-    state.weight += frame.kind == Kind::either ? frame.b : 1;
-    state.accepting = state.accepting || stacks_[id].accepting;
-  }
+  for (const StackId id : stacks) state.accepting = state.accepting || stacks_[id].accepting;
   members_.insert(members_.end(), stacks.begin(), stacks.end());
   states_.push_back(state);
   state_index_.add(hash);
@@ -112,7 +107,7 @@ void Automaton::reach(ExprId frame, StackId tail) {
 
 // Adds what is left of `expr`, then `rest`, over `tail`, once `byte` is read.
 void Automaton::derive(ExprId id, uint8_t byte, ExprId rest, StackId tail) {
-  while (++work_ <= kMostDerivations) {
+  while (++work_ <= kMostStepWork) {
     const Expr expr = pool_[id];  // a copy: the pool grows below
     switch (expr.kind) {
       case Kind::nothing:
@@ -201,6 +196,7 @@ StateId Automaton::compute(StateId state, uint8_t column) {
       id = stack.tail;
     }
   }
+  all_work_ += work_ + reached_.size();
   const StateId next = collect();
   rows_[states_[state].row + column] = next;
   return next;
@@ -266,6 +262,10 @@ StateId Automaton::canonical(StateId state, uint32_t bytes) {
 bool Automaton::large() const {
   return pool_.own_size() + stacks_.size() + members_.size() > kMostReplyExpressions ||
          rows_.size() > kMostReplyRowEntries;
+}
+
+bool Automaton::overfull() const {
+  return pool_.own_size() > 4 * kMostReplyExpressions || rows_.size() > 4 * kMostReplyRowEntries;
 }
 
 StateId Automaton::keep_only(StateId state) {

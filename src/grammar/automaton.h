@@ -38,15 +38,15 @@ class Automaton {
   bool finished(StateId state) const;
   // Of the structure: equal for the same state in every automaton of the grammar.
   uint64_t hash(StateId state) const { return states_[state].hash; }
-  // How many alternatives a step from here looks at.
-  uint32_t weight(StateId state) const { return states_[state].weight; }
-  size_t classes() const { return classes_; }
+  // Parts of expressions that were looked at so far: what new steps cost.
+  uint64_t work() const { return all_work_; }
 
   // A state that takes the same next `bytes` bytes, the same for counts that are far from their
   // bounds.
   StateId canonical(StateId state, uint32_t bytes);
 
-  bool large() const;
+  bool large() const;     // time to forget what is not needed
+  bool overfull() const;  // time to stop looking further
   // Forgets everything but this state; its new number.
   StateId keep_only(StateId state);
 
@@ -71,7 +71,6 @@ class Automaton {
   struct State {
     uint32_t begin = 0, size = 0;  // in members_
     uint32_t row = kNoRow;
-    uint32_t weight = 0;
     bool accepting = false;
     uint64_t hash = 0;
   };
@@ -109,6 +108,7 @@ class Automaton {
   std::vector<uint32_t> seen_;  // [stacks] the step that saw it
   uint32_t steps_ = 0;
   uint32_t work_ = 0;
+  uint64_t all_work_ = 0;
   // Of canonical().
   uint32_t canonical_bytes_ = 0;
   std::unordered_map<ExprId, ExprId> canonical_exprs_;

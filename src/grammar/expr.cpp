@@ -189,17 +189,14 @@ ExprId ExprPool::either(std::span<const ExprId> alternatives) {
     for (auto& [key, list] : counts) {
       std::sort(list.begin(), list.end(), [](Count x, Count y) { return x.low < y.low; });
       Count current = list[0];
-      const auto flush = [&] {
-        flat.push_back(concat(repeat(key.first, current.low, current.high), key.second));
-      };
-      for (const Count& count : list) {
-        if (count.low > add_capped(current.high, 1)) {
-          flush();
-          current = count;
+      for (size_t i = 1; i <= list.size(); ++i) {
+        if (i == list.size() || list[i].low > add_capped(current.high, 1)) {
+          flat.push_back(concat(repeat(key.first, current.low, current.high), key.second));
+          if (i < list.size()) current = list[i];
+        } else {
+          current.high = std::max(current.high, list[i].high);
         }
-        current.high = std::max(current.high, count.high);
       }
-      flush();
     }
     std::sort(flat.begin(), flat.end());
     flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
@@ -317,6 +314,7 @@ ExprId ExprPool::sequence(std::span<const ExprId> parts) {
 
 ExprId ExprPool::add_dfa(Dfa dfa) {
   if (dfa.states() == 0) return kNothing;
+  dfa_entries_ += dfa.next.size();
   dfas_.push_back(std::move(dfa));
   const auto index = static_cast<uint32_t>(dfas_.size() - 1);
   return dfa_state(index, dfas_.back().start);

@@ -111,6 +111,7 @@ class ExprPool {
   }
   ExprId optional(ExprId a) { return either({a, kEmpty}); }
   ExprId add_dfa(Dfa dfa);  // its start state
+  size_t dfa_entries() const { return dfa_entries_; }
   uint32_t add_rule(std::string name);
   ExprId call(uint32_t rule);
   std::vector<Rule>& mutable_rules() { return rules_; }
@@ -130,6 +131,7 @@ class ExprPool {
   std::vector<ByteSet> sets_;
   std::string text_;
   std::vector<Dfa> dfas_;
+  size_t dfa_entries_ = 0;
   std::vector<Rule> rules_;
 };
 

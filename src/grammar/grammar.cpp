@@ -132,7 +132,8 @@ void find_byte_classes(Grammar::Data& data) {
 }  // namespace
 
 Status check_size(const ExprPool& pool) {
-  if (pool.size() > kMostExpressions || pool.rules().size() > kMostRules) {
+  if (pool.size() > kMostExpressions || pool.rules().size() > kMostRules ||
+      pool.dfa_entries() > kMostDfaEntries) {
     return make_error(ErrorKind::usage,
                       "grammar: expected at most {} parts and {} rules, found more (a large "
                       "alternation or schema)",

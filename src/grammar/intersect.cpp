@@ -1,5 +1,6 @@
 #include "grammar/intersect.h"
 
+#include <algorithm>
 #include <map>
 
 #include "grammar/automaton.h"
@@ -7,7 +8,7 @@
 
 namespace ringkeep::grammar {
 Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
-                         std::string_view what) {
+                         std::string_view what, uint64_t& budget) {
   std::vector<Automaton> automata;
   for (const GrammarPtr& part : parts) automata.emplace_back(part);
   // Bytes that no part tells apart.
@@ -25,15 +26,12 @@ Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
 
   std::map<std::vector<StateId>, uint32_t> numbers;
   std::vector<std::vector<StateId>> todo;
-  uint64_t work = 0;
   const auto number = [&](std::vector<StateId> states) {
     const auto [at, fresh] = numbers.emplace(states, static_cast<uint32_t>(numbers.size()));
     if (fresh) {
       bool accepting = true;
-      for (size_t i = 0; i < states.size(); ++i) {
+      for (size_t i = 0; i < states.size(); ++i)
         accepting = accepting && automata[i].accepting(states[i]);
-        work += automata[i].weight(states[i]) * std::max<uint64_t>(automata[i].classes(), 64);
-      }
       dfa.accepting.push_back(accepting);
       dfa.next.resize(dfa.next.size() + dfa.classes, Dfa::kDead);
       todo.push_back(std::move(states));
@@ -44,6 +42,8 @@ Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
   for (const Automaton& automaton : automata) start.push_back(automaton.start());
   dfa.start = number(start);
   for (uint32_t at = 0; at < todo.size(); ++at) {
+    uint64_t before = 0, after = dfa.classes;
+    for (const Automaton& automaton : automata) before += automaton.work();
     for (uint32_t c = 0; c < dfa.classes; ++c) {
       std::vector<StateId> next = todo[at];
       bool alive = true;
@@ -53,8 +53,9 @@ Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
       }
       if (alive) dfa.next[size_t{at} * dfa.classes + c] = number(std::move(next));
     }
-    if (dfa.states() > kMostDfaStates || dfa.next.size() > kMostDfaEntries ||
-        work > kMostWalkWork) {
+    for (const Automaton& automaton : automata) after += automaton.work();
+    budget -= std::min(budget, after - before);
+    if (dfa.states() > kMostDfaStates || dfa.next.size() > kMostDfaEntries || budget == 0) {
       return make_error(ErrorKind::usage,
                         "{}: expected constraints that have at most {} states together, found more "
                         "(a large count beside a pattern)",

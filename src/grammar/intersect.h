@@ -10,9 +10,10 @@
 
 namespace ringkeep::grammar {
 
-// The parts must not call themselves. kNothing where they have nothing in common. Errors (usage):
-// the automaton of all together is too large; `what` names them.
+// The parts must not call themselves. kNothing where they have nothing in common. Takes what it
+// looks at from `budget`. Errors (usage): the automaton of all together is too large, or the budget
+// is spent; `what` names them.
 Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
-                         std::string_view what);
+                         std::string_view what, uint64_t& budget);
 
 }  // namespace ringkeep::grammar

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "grammar/automaton.h"
 #include "grammar/grammar_data.h"
 #include "grammar/intersect.h"
 #include "grammar/limits.h"
-#include "grammar/matcher.h"
 #include "text/utf8.h"
 
 namespace ringkeep::grammar {
@@ -92,6 +92,19 @@ uint8_t type_of(const Json& value) {
 size_t characters(std::string_view text) {
   return static_cast<size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+}
+
+// Whether the automaton reads the whole text; none where the budget does not last.
+std::optional<bool> judge(Automaton& automaton, std::string_view text, uint64_t& budget) {
+  StateId state = automaton.start();
+  for (const char c : text) {
+    const uint64_t before = automaton.work();
+    state = automaton.step(state, static_cast<uint8_t>(c));
+    budget -= std::min(budget, automaton.work() - before + 1);
+    if (budget == 0 || automaton.overfull()) return std::nullopt;
+    if (state == kDead) return false;
+  }
+  return automaton.accepting(state);
 }
 
 // Multiples of a whole number, as integers are written.
@@ -216,16 +229,16 @@ Result<ExprId> SchemaCompiler::without_alternatives(const Keywords& keywords) {
 }
 
 Result<ExprId> SchemaCompiler::enumerated(const Keywords& keywords) {
-  GrammarPtr content;  // what strings must be
+  std::optional<Automaton> content;  // what strings must be
   bool no_string = false;
   if (!keywords.patterns.empty() || !keywords.formats.empty()) {
     ExprPool pool;
-    const ExprId root =
-        RK_TRY(string_content(pool, {.patterns = keywords.patterns, .formats = keywords.formats}));
+    const ExprId root = RK_TRY(string_content(
+        pool, {.patterns = keywords.patterns, .formats = keywords.formats}, budget_));
     if (root == kNothing)
       no_string = true;
     else
-      content = RK_TRY(finish(std::move(pool), root));
+      content.emplace(RK_TRY(finish(std::move(pool), root)));
   }
   std::vector<std::string> texts;
   std::vector<ExprId> all;
@@ -263,7 +276,13 @@ Result<ExprId> SchemaCompiler::enumerated(const Keywords& keywords) {
       const std::string whole = spelled(text);
       const size_t length = characters(text);
       if (length < keywords.min_length || length > keywords.max_length) continue;
-      if (no_string || (content && !accepts(content, whole.substr(1, whole.size() - 2)))) continue;
+      if (no_string) continue;
+      if (content) {
+        const auto matches = judge(*content, whole.substr(1, whole.size() - 2), budget_);
+        if (!matches)
+          return schema_error(keywords.pointer, "fewer or simpler values beside a pattern", "more");
+        if (!*matches) continue;
+      }
       texts.push_back(whole);
     } else {
       texts.push_back(value.dump());
@@ -312,7 +331,7 @@ Result<ExprId> SchemaCompiler::number(const Keywords& keywords) {
                           of.text());
     parts.push_back(multiples(static_cast<uint32_t>(std::stoul(of.whole))));
   }
-  return intersect(pool_, parts, "json schema: at " + keywords.multiples[0].second);
+  return intersect(pool_, parts, "json schema: at " + keywords.multiples[0].second, budget_);
 }
 
 Result<ExprId> SchemaCompiler::string(const Keywords& keywords) {
@@ -325,9 +344,25 @@ Result<ExprId> SchemaCompiler::string(const Keywords& keywords) {
                      keywords.max_length == UINT32_MAX ? kUnbounded : keywords.max_length);
     return pool_.sequence({quote, content, quote});
   }
-  const ExprId content = RK_TRY(string_content(
-      pool_, {keywords.min_length, keywords.max_length, keywords.patterns, keywords.formats}));
-  return pool_.sequence({quote, content, quote});
+  return pool_.sequence({quote, RK_TRY(content(keywords)), quote});
+}
+
+Result<ExprId> SchemaCompiler::content(const Keywords& keywords) {
+  std::string key = fmt::format("{} {}", keywords.min_length, keywords.max_length);
+  for (const auto& [pattern, pointer] : keywords.patterns)
+    key += fmt::format(" p{} {}", pattern.size(), pattern);
+  for (const auto& [format, pointer] : keywords.formats) key += " f" + format;
+  const auto known = string_rules_.find(key);
+  if (known != string_rules_.end()) return known->second;
+  if (string_rules_.size() >= kMostStringRules)
+    return schema_error(keywords.pointer,
+                        fmt::format("at most {} different patterns and formats", kMostStringRules),
+                        "one more");
+  const ExprId made = RK_TRY(string_content(
+      pool_, {keywords.min_length, keywords.max_length, keywords.patterns, keywords.formats},
+      budget_));
+  string_rules_.emplace(std::move(key), made);
+  return made;
 }
 
 Result<ExprId> SchemaCompiler::array(const Keywords& keywords) {

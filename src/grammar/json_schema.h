@@ -7,6 +7,7 @@
 
 #include "grammar/json_blocks.h"
 #include "grammar/json_merge.h"
+#include "grammar/limits.h"
 
 namespace ringkeep::grammar {
 
@@ -30,6 +31,7 @@ class SchemaCompiler {
   Result<ExprId> constant(const Json& value);
   Result<ExprId> number(const Keywords& keywords);
   Result<ExprId> string(const Keywords& keywords);
+  Result<ExprId> content(const Keywords& keywords);
   Result<ExprId> array(const Keywords& keywords);
   Result<ExprId> object(Keywords keywords);
 
@@ -39,6 +41,8 @@ class SchemaCompiler {
   const Json& root_;
   std::map<std::vector<const Json*>, uint32_t> rules_;  // by the schemas that hold together
   std::vector<Open> open_;                              // rules without a body yet
+  std::map<std::string, ExprId> string_rules_;          // contents, by what is asked of them
+  uint64_t budget_ = kMostSchemaWork;                   // for intersections and enums
 };
 
 // What a string's content may be, in its one spelling. Errors (usage): a pattern outside the
@@ -47,7 +51,7 @@ struct StringLimits {
   uint32_t min_length = 0, max_length = UINT32_MAX;                    // characters
   std::vector<std::pair<std::string, std::string>> patterns, formats;  // with their pointers
 };
-Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits);
+Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits, uint64_t& budget);
 
 // One of several texts; they need not be sorted.
 ExprId one_of(ExprPool& pool, std::vector<std::string> texts);

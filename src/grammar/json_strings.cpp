@@ -86,7 +86,7 @@ RegexOptions spelled_regex(std::string_view name, bool search) {
 
 }  // namespace
 
-Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits) {
+Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits, uint64_t& budget) {
   std::vector<GrammarPtr> parts;
   const auto add = [&](std::string_view pattern, const std::string& place, bool search) -> Status {
     ExprPool own;
@@ -110,7 +110,7 @@ Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits) {
   if (parts.size() == 1) return import(pool, *parts[0]);
   const std::string& pointer =
       !limits.patterns.empty() ? limits.patterns[0].second : limits.formats[0].second;
-  return intersect(pool, parts, "json schema: at " + pointer);
+  return intersect(pool, parts, "json schema: at " + pointer, budget);
 }
 
 namespace {

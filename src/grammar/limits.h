@@ -14,7 +14,9 @@ inline constexpr uint16_t kMostHeight = 1'000;         // nesting of one rule's 
 inline constexpr uint16_t kMostCalls = 500;            // that the least text of a rule nests
 inline constexpr uint32_t kMostRepeats = 100'000'000;  // a count that is written out
 inline constexpr size_t kMostDfaStates = 20'000;
-inline constexpr size_t kMostDfaEntries = 2'000'000;  // states times byte classes
+inline constexpr size_t kMostDfaEntries = 4'000'000;     // states times byte classes, of all
+inline constexpr size_t kMostPattern = size_t{1} << 16;  // bytes of a regular expression
+inline constexpr size_t kMostStringRules = 500;          // patterns and formats of a schema
 
 // A reply's state: what goes beyond is dropped. Each alternative that is kept can be brought to an
 // end within the bounds, so that dropping others only narrows what may follow.
@@ -25,9 +27,11 @@ inline constexpr uint32_t kMostFrames = 1'024;  // depth of a stack
 // Memory of one reply's automaton before it is built anew from the current state.
 inline constexpr size_t kMostReplyExpressions = 200'000;
 inline constexpr size_t kMostReplyRowEntries = 4'000'000;  // of transitions
-// Work of one walk over the vocabulary: states times the bytes they look at. What is left then
-// allows single bytes only.
-inline constexpr uint64_t kMostWalkWork = 16'000'000;
+// Parts of expressions looked at: in one step; in one walk over the vocabulary, which then goes on
+// without going deeper; and for the constraints of strings and numbers of one schema.
+inline constexpr uint32_t kMostStepWork = 50'000;
+inline constexpr uint64_t kMostWalkWork = 3'000'000;
+inline constexpr uint64_t kMostSchemaWork = 10'000'000;
 
 inline constexpr char kControlMark = '\xFF';
 

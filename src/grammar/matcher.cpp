@@ -83,9 +83,7 @@ Mask Matcher::State::walk(StateId from) {
   const auto nodes = tree.nodes();
   std::vector<StateId> path(trie->longest() + 1, kDead);
   path[0] = from;
-  const uint64_t classes = std::max<uint64_t>(automaton.classes(), 64);
-  std::vector<bool> charged;
-  uint64_t work = 0;
+  const uint64_t most_work = automaton.work() + kMostWalkWork;
   for (uint32_t i = 1; i < nodes.size();) {
     const TokenTree::Node& node = nodes[i];
     const StateId next = automaton.step(path[node.depth - 1], node.byte);
@@ -96,12 +94,7 @@ Mask Matcher::State::walk(StateId from) {
     path[node.depth] = next;
     const auto tokens = tree.tokens(i);
     mask.tokens.insert(mask.tokens.end(), tokens.begin(), tokens.end());
-    if (next >= charged.size()) charged.resize(next + next / 2 + 64);
-    if (!charged[next]) {
-      charged[next] = true;
-      work += automaton.weight(next) * classes;
-    }
-    i = work > kMostWalkWork ? node.after : i + 1;
+    i = automaton.work() > most_work || automaton.overfull() ? node.after : i + 1;
   }
   if (automaton.accepting(from)) {
     const auto ends = trie->end_tokens();

@@ -283,9 +283,9 @@ class Regex {
 }  // namespace
 
 Result<ExprId> regex(ExprPool& pool, std::string_view pattern, const RegexOptions& options) {
-  if (pattern.size() > kMostText) {
+  if (pattern.size() > kMostPattern) {
     return make_error(ErrorKind::usage, "{}: expected at most {} bytes, found {}", options.name,
-                      kMostText, pattern.size());
+                      kMostPattern, pattern.size());
   }
   return Regex(pool, pattern, options).read();
 }
