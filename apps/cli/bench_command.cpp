@@ -1,12 +1,11 @@
 // `bench`: prefill and decode speed by codec and depth, beside the floor that the memory bandwidth
 // of the machine sets. Codecs take turns within each repetition, so that drift hits all alike.
 #include <algorithm>
-#include <chrono>
-#include <random>
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/bandwidth.h"
+#include "cli/bench_measure.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
@@ -27,105 +26,8 @@ struct Options {
   std::vector<int64_t> depths = {0, 4096};
   std::vector<std::string> codecs = {"f16", "8", "4"};
   int repetitions = 5;
+  bool breakdown = false;
 };
-
-// One codec at one depth.
-struct Row {
-  size_t codec = 0;
-  int64_t depth = 0;
-  std::vector<double> prefill_tok_s;  // by repetition
-  std::vector<double> decode_tok_s;
-  double decode_bytes = 0;
-};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-// Rows of a layer that the last of `length` tokens sees.
-int64_t rows_in_sight(const kv::LayerPlan& layer, int64_t length) {
-  if (layer.chunk_size > 0) return (length - 1) % layer.chunk_size + 1;
-  return layer.window > 0 ? std::min(length, layer.window + layer.keep) : length;
-}
-
-// Bytes that a decode step must read when the sequence has `length` tokens.
-double decode_bytes(const engine::Engine& engine, int64_t length) {
-  auto bytes = static_cast<double>(engine.decode_weight_bytes());
-  const auto& layers = engine.plan().layers;
-  for (const kv::LayerPlan& layer : layers) {
-    // A shared layer reads its donor's rows.
-    const auto& stored = layer.donor >= 0 ? layers[static_cast<size_t>(layer.donor)] : layer;
-    const int64_t rows = rows_in_sight(stored, length);
-    int64_t hot = 0;  // of them, in the hot tier: the page of the last token and the one before
-    if (stored.hot_group >= 0) {
-      hot = std::min(rows, (length - 1) % kernels::kPageTokens + 1 + kernels::kPageTokens);
-      const auto& tier = engine.plan().groups[static_cast<size_t>(stored.hot_group)];
-      bytes +=
-          static_cast<double>(hot) * static_cast<double>(tier.page_bytes) / kernels::kPageTokens;
-    }
-    bytes += static_cast<double>(rows - hot) * static_cast<double>(stored.bytes_per_token);
-  }
-  return bytes;
-}
-
-double timed_step(engine::Engine& engine, Status& status) {
-  const auto start = std::chrono::steady_clock::now();
-  for (engine::Event& event : engine.step())
-    if (event.error) status = std::move(*event.error);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// Random but fixed token ids.
-std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
-  std::mt19937_64 random(1);
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (int32_t& token : tokens)
-    token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
-  return tokens;
-}
-
-engine::Request request_of(const engine::Engine& engine, int64_t prompt, int64_t max_tokens) {
-  engine::Request request;
-  request.tokens = random_tokens(prompt, engine.config().vocab_size);
-  request.sampling.temperature = 0.0f;
-  request.max_tokens = max_tokens;
-  request.ignore_eos = true;
-  return request;
-}
-
-// Tokens a second of prefilling `count` tokens after `depth` (a multiple of the chunk).
-Result<double> prefill_speed(engine::Engine& engine, int64_t depth, int64_t count) {
-  RK_TRY(engine.submit(request_of(engine, depth + count, 1)));
-  Status status;
-  double seconds = 0;
-  for (int64_t done = 0; done < depth + count; done += engine.plan().chunk) {
-    const double step = timed_step(engine, status);
-    RK_TRY(status);
-    if (done >= depth) seconds += step;
-  }
-  return static_cast<double>(count) / seconds;
-}
-
-// Tokens a second of decoding `count` tokens after `depth` (at least one token is in the cache).
-Result<double> decode_speed(engine::Engine& engine, int64_t depth, int64_t count) {
-  const int64_t prompt = std::max<int64_t>(depth, 1);
-  RK_TRY(engine.submit(request_of(engine, prompt, count + 1)));
-  Status status;
-  for (int64_t done = 0; done < prompt; done += engine.plan().chunk) {
-    timed_step(engine, status);
-    RK_TRY(status);
-  }
-  double seconds = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    seconds += timed_step(engine, status);
-    RK_TRY(status);
-  }
-  RK_CHECK(engine.idle(), "the generation should have ended after {} tokens", count + 1);
-  return static_cast<double>(count) / seconds;
-}
 
 Status check_flags(const Options& options) {
   for (const auto& [flag, value] :
@@ -136,50 +38,94 @@ Status check_flags(const Options& options) {
     if (depth > kMostTokens)
       return make_error(ErrorKind::usage, "--depths: {}, expected at most {}", depth, kMostTokens);
   for (const int64_t depth : options.depths)
-    if (depth < 0 || depth % options.cache.chunk != 0)
-      return make_error(ErrorKind::usage,
-                        "--depths: {} is not a multiple of --chunk ({}), so no prefill step would "
-                        "begin there",
-                        depth, options.cache.chunk);
+    if (depth < 0) return make_error(ErrorKind::usage, "--depths: {} is negative", depth);
   return {};
 }
 
-// The cache of one codec (the one that a budget chose: of that budget), for every depth.
+// The cache of one codec (the one that a budget chose: of that budget): a sequence for every depth
+// and one more, that continues one of them.
 CacheFlags flags_of(const Options& options, const std::string& codec) {
   CacheFlags flags = options.cache;
   if (flags.kv_budget == 0) flags.kv_bits = codec;
   flags.ctx = *std::max_element(options.depths.begin(), options.depths.end()) +
               std::max(options.prompt, options.decode + 1) + 1;
+  flags.parallel = static_cast<int64_t>(options.depths.size()) + 1;
   return flags;
 }
 
-void print_rows_json(const std::vector<Row>& rows, const Options& options,
+// The ops of one measured run, dearest first: (use, cost).
+std::vector<std::pair<std::string, kernels::OpCost>> by_time(const kernels::OpProfile& profile) {
+  std::vector<std::pair<std::string, kernels::OpCost>> ops(profile.costs().begin(),
+                                                           profile.costs().end());
+  std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) {
+    return a.second.seconds > b.second.seconds;
+  });
+  return ops;
+}
+
+Json ops_json(const kernels::OpProfile& profile) {
+  Json out = Json::array();
+  for (const auto& [use, cost] : by_time(profile))
+    out.push_back(Json{{"op", use},
+                       {"calls", cost.calls},
+                       {"seconds", cost.seconds},
+                       {"bytes", cost.bytes},
+                       {"operations", cost.operations}});
+  return out;
+}
+
+void print_breakdown(const std::string& title, const kernels::OpProfile& profile, int64_t tokens) {
+  double total = 0;
+  for (const auto& [use, cost] : profile.costs()) total += cost.seconds;
+  fmt::print("\n{}: {:.3f} ms a token in ops\n", title, 1e3 * total / static_cast<double>(tokens));
+  for (const auto& [use, cost] : by_time(profile)) {
+    fmt::print("  {:<36} {:>6} calls {:>10.1f} us a call {:>6.1f}%", use, cost.calls,
+               1e6 * cost.seconds / static_cast<double>(cost.calls), 100 * cost.seconds / total);
+    if (cost.bytes > 0) fmt::print(" {:>8.1f} GB/s", cost.bytes / cost.seconds / 1e9);
+    if (cost.operations > 0) fmt::print(" {:>8.1f} Gop/s", cost.operations / cost.seconds / 1e9);
+    fmt::print("\n");
+  }
+}
+
+void print_rows_json(const std::vector<BenchRow>& rows, const Options& options,
                      const std::string& machine, double bandwidth) {
   Json out = Json::array();
-  for (const Row& row : rows)
-    out.push_back(Json{{"codec", options.codecs[row.codec]},
-                       {"depth", row.depth},
-                       {"prefill_tok_s", median(row.prefill_tok_s)},
-                       {"decode_tok_s", median(row.decode_tok_s)},
-                       {"decode_bytes", static_cast<int64_t>(row.decode_bytes)},
-                       {"decode_floor_tok_s", bandwidth * 1e9 / row.decode_bytes}});
+  for (const BenchRow& row : rows) {
+    Json one{{"codec", row.codec},
+             {"depth", row.depth},
+             {"prefill_tok_s", median(row.prefill_tok_s)},
+             {"decode_tok_s", median(row.decode_tok_s)},
+             {"decode_bytes", static_cast<int64_t>(row.decode_bytes)},
+             {"decode_floor_tok_s", bandwidth * 1e9 / row.decode_bytes}};
+    if (options.breakdown) {
+      one["prefill_ops"] = ops_json(row.prefill_ops);
+      one["decode_ops"] = ops_json(row.decode_ops);
+    }
+    out.push_back(std::move(one));
+  }
   print_json(Json{{"machine", machine}, {"bandwidth_gb_s", bandwidth}, {"rows", std::move(out)}});
 }
 
-void print_rows_text(const std::vector<Row>& rows, const Options& options,
+void print_rows_text(const std::vector<BenchRow>& rows, const Options& options,
                      const std::string& machine, double bandwidth) {
   fmt::print("{}\nstreaming read bandwidth {:.1f} GB/s\n\n", machine, bandwidth);
   size_t width = 10;
   for (const std::string& codec : options.codecs) width = std::max(width, codec.size());
   fmt::print("{:<{}} {:>7} {:>14} {:>13} {:>12} {:>8} {:>12} {:>8}\n", "codec", width, "depth",
              "prefill tok/s", "decode tok/s", "MB a step", "GB/s", "floor tok/s", "of floor");
-  for (const Row& row : rows) {
+  for (const BenchRow& row : rows) {
     const double decode = median(row.decode_tok_s);
     const double floor = bandwidth * 1e9 / row.decode_bytes;
     fmt::print("{:<{}} {:>7} {:>14.1f} {:>13.1f} {:>12.1f} {:>8.1f} {:>12.1f} {:>7.0f}%\n",
-               options.codecs[row.codec], width, row.depth, median(row.prefill_tok_s), decode,
+               row.codec, width, row.depth, median(row.prefill_tok_s), decode,
                row.decode_bytes / 1e6, row.decode_bytes * decode / 1e9, floor,
                100 * decode / floor);
+  }
+  if (!options.breakdown) return;
+  for (const BenchRow& row : rows) {
+    const std::string at = fmt::format("{} at depth {}", row.codec, row.depth);
+    print_breakdown("prefill, " + at, row.prefill_ops, options.prompt);
+    print_breakdown("decode, " + at, row.decode_ops, options.decode);
   }
 }
 
@@ -196,31 +142,37 @@ Result<int> bench_command(const Options& asked) {
   if (options.cache.kv_budget > 0) options.codecs = {engine.plan().budget_codec};
   BandwidthMeter meter = RK_TRY(BandwidthMeter::create(session.device->pool()));
 
-  // Every cache is tried before anything is measured.
-  std::vector<Row> rows;
+  // Every cache is made before anything is measured.
+  std::vector<std::unique_ptr<engine::Lane>> lanes;
+  for (const std::string& codec : options.codecs) {
+    lanes.push_back(
+        RK_TRY(engine::Lane::create(engine, flags_of(options, codec), options.runtime.exact)));
+    if (lanes.size() > 1) report_plan(lanes.back()->plan());  // start() has told of the first
+  }
+  std::vector<BenchRow> rows;
   for (const int64_t depth : options.depths)
-    for (size_t codec = 0; codec < options.codecs.size(); ++codec) {
-      RK_TRY(engine.set_cache(flags_of(options, options.codecs[codec])));
-      if (depth == options.depths[0] && codec > 0) report_plan(engine.plan());
-      rows.push_back({.codec = codec,
-                      .depth = depth,
-                      .decode_bytes = decode_bytes(
-                          engine, std::max<int64_t>(depth, 1) + (options.decode + 1) / 2)});
-    }
+    for (size_t i = 0; i < lanes.size(); ++i)
+      rows.push_back(
+          RK_TRY(bench_row(engine, *lanes[i], options.codecs[i], depth, options.decode)));
   const InterruptScope scope;
   Progress progress("bench", static_cast<double>(rows.size()) * options.repetitions);
   double done = 0;
   for (int repetition = 0; repetition < options.repetitions; ++repetition) {
     meter.measure();
-    for (Row& row : rows) {
+    for (BenchRow& row : rows) {
       if (scope.interrupted()) return make_error(ErrorKind::interrupted, "interrupted");
-      RK_TRY(engine.set_cache(flags_of(options, options.codecs[row.codec])));
-      row.decode_tok_s.push_back(RK_TRY(decode_speed(engine, row.depth, options.decode)));
-      row.prefill_tok_s.push_back(RK_TRY(prefill_speed(engine, row.depth, options.prompt)));
+      row.decode_tok_s.push_back(RK_TRY(decode_speed(engine, row, options.decode, nullptr)));
+      row.prefill_tok_s.push_back(RK_TRY(prefill_speed(engine, row, options.prompt, nullptr)));
       progress.update(++done);
     }
   }
   meter.measure();
+  if (options.breakdown)  // apart from the repetitions: reading clocks takes time
+    for (BenchRow& row : rows) {
+      if (scope.interrupted()) return make_error(ErrorKind::interrupted, "interrupted");
+      RK_TRY(decode_speed(engine, row, options.decode, &row.decode_ops));
+      RK_TRY(prefill_speed(engine, row, options.prompt, &row.prefill_ops));
+    }
   const std::string machine = fmt::format("{}, {} threads", cpu_name(), options.runtime.threads);
   (options.model.json ? print_rows_json : print_rows_text)(rows, options, machine,
                                                            meter.best_gb_s());
@@ -246,9 +198,7 @@ Command add_bench(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
-  command
-      ->add_option("-d,--depths", options->depths,
-                   "tokens already in the cache, multiples of --chunk")
+  command->add_option("-d,--depths", options->depths, "tokens already in the cache")
       ->type_name("N,...")
       ->delimiter(',')
       ->capture_default_str()
@@ -264,6 +214,8 @@ Command add_bench(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
+      ->group(group);
+  command->add_flag("--breakdown", options->breakdown, "also show what each operation took")
       ->group(group);
   add_runtime_options(*command, options->runtime);
   return {command, [options] { return bench_command(*options); }};

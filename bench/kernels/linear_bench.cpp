@@ -68,14 +68,15 @@ struct Matrices {
 };
 
 void linear(benchmark::State& state, const Ops& ops, const Kernel<LinearParams>& kernel,
-            const Shape& shape, int64_t rows) {
+            const Shape& shape, int64_t rows, bool prompt) {
   const Matrices matrices(ops, shape);
   Exec exec(device());
   std::vector<float> x(size_t(rows * shape.k), 0.0f), y(size_t(rows * shape.n), 0.0f);
   std::mt19937 random(2);
   for (auto& value : x) value = std::normal_distribution<float>()(random);
   LinearOutput output{nullptr, nullptr, y.data(), shape.n};
-  const LinearParams params{x.data(), shape.k, rows, &output, 1, false};
+  LinearParams params{x.data(), shape.k, rows, &output, 1, false};
+  if (prompt) params.fine_rows = 0;
   size_t at = 0;
   for (auto _ : state) {
     output.weight = &matrices.tensors[at];
@@ -127,16 +128,20 @@ int main(int argc, char** argv) {
   for (const auto& kernel : ops.linear) {
     if (std::string(kernel.name) == "ref") continue;  // documentation, not speed
     for (const auto& shape : kShapes) {
-      for (const int64_t rows : {1, 4, 64, 512}) {
-        if (shape.n > 100000 && rows > 4) continue;  // the head is read for the last row only
-        const LinearParams problem{nullptr, 0, rows, nullptr, 0, false};
-        if (!kernel.supports(problem)) continue;
-        const std::string name =
-            std::string(kernel.name) + "/" + shape.name + "/rows:" + std::to_string(rows);
-        benchmark::RegisterBenchmark(name.c_str(), [&kernel, &shape,
-                                                    rows](benchmark::State& state) {
-          linear(state, ops, kernel, shape, rows);
-        })->UseRealTime();
+      for (const int64_t rows : {1, 4, 16, 64, 512}) {
+        if (shape.n > 100000 && rows > 16) continue;  // the head is read for few rows
+        for (const bool prompt : {false, true}) {
+          if (prompt && rows < 64) continue;
+          LinearParams problem{nullptr, 0, rows, nullptr, 0, false};
+          if (prompt) problem.fine_rows = 0;
+          if (!kernel.supports(problem)) continue;
+          const std::string name = std::string(kernel.name) + "/" + shape.name +
+                                   "/rows:" + std::to_string(rows) + (prompt ? "/prompt" : "");
+          benchmark::RegisterBenchmark(name.c_str(), [&kernel, &shape, rows,
+                                                      prompt](benchmark::State& state) {
+            linear(state, ops, kernel, shape, rows, prompt);
+          })->UseRealTime();
+        }
       }
     }
   }

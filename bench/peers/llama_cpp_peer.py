@@ -19,6 +19,7 @@ CACHE_TYPES = {
     "4": llama_cpp.GGML_TYPE_Q4_0,
 }
 MICRO_BATCH = 512
+SEGMENT = 2048  # tokens that see each other while a deep cache is filled
 
 
 @llama_cpp.llama_log_callback
@@ -44,6 +45,9 @@ class LlamaCpp:
             raise RuntimeError(f"llama.cpp cannot load {model_path}")
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = n_ctx
+        self.segment = n_ctx if llama_cpp.llama_model_n_swa(self.model) > 0 else SEGMENT
+        params.n_seq_max = -(-n_ctx // self.segment)
+        params.kv_unified = True
         params.n_batch = MICRO_BATCH
         params.n_ubatch = MICRO_BATCH
         params.n_threads = threads
@@ -54,7 +58,7 @@ class LlamaCpp:
                                   else llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
         params.swa_full = False
         params.no_perf = True
-        params.n_outputs_max = outputs
+        params.n_outputs_max = max(outputs, params.n_seq_max)
         self.ctx = llama_cpp.llama_init_from_model(self.model, params)
         if not self.ctx:
             raise RuntimeError(f"llama.cpp cannot make a context with a {codec} cache")
@@ -72,7 +76,7 @@ class LlamaCpp:
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.ctx), True)
         self.position = 0
 
-    def _decode(self, tokens, every_logit=False):
+    def _decode(self, tokens, every_logit=False, sequence=0):
         """One micro-batch; logits of the last row, or of every row."""
         n = len(tokens)
         self.batch.n_tokens = n
@@ -80,22 +84,32 @@ class LlamaCpp:
             self.batch.token[i] = int(token)
             self.batch.pos[i] = self.position + i
             self.batch.n_seq_id[i] = 1
-            self.batch.seq_id[i][0] = 0
+            self.batch.seq_id[i][0] = sequence
             self.batch.logits[i] = every_logit or i == n - 1
         status = llama_cpp.llama_decode(self.ctx, self.batch)
         if status != 0:
             raise RuntimeError(f"llama_decode returned {status} at position {self.position}")
         self.position += n
 
-    def feed(self, tokens):
+    def feed(self, tokens, sequence=0):
         for start in range(0, len(tokens), MICRO_BATCH):
-            self._decode(tokens[start:start + MICRO_BATCH])
+            self._decode(tokens[start:start + MICRO_BATCH], sequence=sequence)
         llama_cpp.llama_synchronize(self.ctx)
 
     def fill(self, depth, seed=0):
-        """Feeds `depth` tokens and returns the state there, for `speed`."""
+        """Feeds `depth` tokens and returns the state there, for `speed`.
+
+        Without windows the tokens go in as sequences of SEGMENT tokens at their positions, which
+        become one: what is measured later is the same, and filling takes time in proportion.
+        """
         self.clear()
-        self.feed(self.speed_tokens(depth, seed))
+        tokens = self.speed_tokens(depth, seed)
+        for segment, start in enumerate(range(0, depth, self.segment)):
+            self.feed(tokens[start:start + self.segment], sequence=segment)
+        memory = llama_cpp.llama_get_memory(self.ctx)
+        for segment in range(1, -(-depth // self.segment)):
+            llama_cpp.llama_memory_seq_cp(memory, segment, 0, -1, -1)
+            llama_cpp.llama_memory_seq_rm(memory, segment, -1, -1)
         size = llama_cpp.llama_state_get_size(self.ctx)
         state = (ctypes.c_uint8 * size)()
         written = llama_cpp.llama_state_get_data(self.ctx, state, size)

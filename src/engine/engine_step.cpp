@@ -125,10 +125,12 @@ std::vector<Engine::State::Part> Engine::State::plan_step() {
   for (Generation& g : generations)
     if (g.sequence >= 0)
       jobs.push_back({g.id, g.ticket.pending(),
-                      std::min(store->max_step_rows(g.sequence), g.rows_to_snapshot())});
+                      std::min(store->max_step_rows(g.sequence), g.rows_of_a_kind())});
   std::vector<Part> parts;
   for (const auto& entry : schedule(jobs, max_rows).entries)
     parts.push_back({find(entry.id), entry.rows, entry.sample});
+  std::ranges::stable_partition(parts,
+                                [](const Part& part) { return !part.generation->prefilling(); });
   return parts;
 }
 
@@ -144,6 +146,7 @@ Status Engine::State::forward(std::span<const Part> parts) {
       batch.tokens.push_back(g.tokens[static_cast<size_t>(r)]);
       batch.positions.push_back(static_cast<int32_t>(r));
     }
+    if (!g.prefilling()) batch.fine_rows += part.rows;
   }
   const kv::KvBatch kv_batch = RK_TRY(store->begin_step(entries));
   batch.kv = &kv_batch;

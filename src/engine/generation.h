@@ -41,9 +41,10 @@ struct Generation {
   GenerationStats stats;
   Request request;
 
-  // Most rows of the next step, so that it ends where a snapshot is due.
-  int64_t rows_to_snapshot() const {
-    return snapshots.empty() ? ticket.pending() : snapshots.back() - ticket.cached;
+  // Most rows of the next step, so that it ends where a snapshot is due, and with the prompt.
+  int64_t rows_of_a_kind() const {
+    const int64_t rows = snapshots.empty() ? ticket.pending() : snapshots.back() - ticket.cached;
+    return prefilling() ? std::min(rows, prompt_size - ticket.cached) : rows;
   }
   bool prefilling() const { return ticket.cached < prompt_size; }
   void add(int32_t token) {

@@ -24,10 +24,15 @@ class Lane {
 
   // Logits [rows, vocab] of the rows that begin at `first`, counted in the tokens of the call.
   using Logits = std::function<void(int64_t first, int64_t rows, const float* logits)>;
-  // Adds tokens to a sequence; the logits of the last `wanted` of them go to `logits`, in order,
-  // some rows at a time. After an error the sequence holds the steps that went well.
+  // Adds tokens to a sequence, many as a prompt and one as if generated; the logits of the last
+  // `wanted` of them go to `logits`, in order, some rows at a time. After an error the sequence
+  // holds the steps that went well.
   Status extend(kv::SequenceId sequence, std::span<const int32_t> tokens, int64_t wanted,
                 const Logits& logits);
+
+  // Adds `count` rows of noise in place of keys and values, to measure at a depth without the time
+  // that computing them takes. Errors as of extend().
+  Status fill(kv::SequenceId sequence, int64_t count);
 
  private:
   Lane(Engine& engine, bool exact) : engine_(engine), exact_(exact) {}

@@ -16,8 +16,11 @@
 
 namespace ringkeep::models {
 
-// The rows of a step. Rows of one sequence are consecutive, in the order of kv.entries.
+// The rows of a step. Rows of one sequence are consecutive, in the order of kv.entries. The first
+// `fine_rows` were generated or stand for such; the others are of prompts, where a backend may
+// compute more coarsely (kernels::LinearParams::fine_rows).
 struct Batch {
+  int64_t fine_rows = 0;
   std::vector<int32_t> tokens;     // [rows]
   std::vector<int32_t> positions;  // [rows] for RoPE; the token indices are in kv
   const kv::KvBatch* kv = nullptr;

@@ -21,10 +21,10 @@ class Server:
             [BINARY, "serve", str(model), "--port", str(port), "--json", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.port = json.loads(self.process.stdout.readline())["port"]
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while self.get("/health")[0] != 200:
             assert self.process.poll() is None, f"the server ended with {self.process.returncode}"
-            assert time.monotonic() < end, "not healthy after a minute"
+            assert time.monotonic() < end, "not healthy after five minutes"
             time.sleep(0.05)
 
     def __enter__(self):

@@ -3,6 +3,8 @@
 // against the reference.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "kernels/api/device.h"
 #include "kernels/api/kv_rows.h"
 #include "kernels/api/params.h"
+#include "kernels/api/profile.h"
 
 namespace ringkeep::kernels {
 
@@ -23,6 +26,8 @@ class Exec {
   // At least `bytes`, 64-byte aligned, contents undefined; one block an op.
   std::byte* scratch(size_t bytes);
   size_t scratch_bytes() const { return scratch_.size(); }
+  // What run() adds the time of each op to; null (the default): nothing is measured.
+  OpProfile* profile = nullptr;
 
  private:
   Device* device_;
@@ -73,9 +78,15 @@ struct Ops {
 // Runs the first kernel of the table that supports the problem.
 template <typename Params>
 void run(const KernelTable<Params>& table, const Params& params, Exec& exec) {
-  for (const auto& kernel : table)
-    if (kernel.supports(params)) return kernel.run(params, exec);
-  RK_CHECK(false, "no kernel supports the problem");
+  const auto kernel = std::find_if(table.begin(), table.end(),
+                                   [&](const auto& kernel) { return kernel.supports(params); });
+  RK_CHECK(kernel != table.end(), "no kernel supports the problem");
+  if (exec.profile == nullptr) return kernel->run(params, exec);
+  const auto start = std::chrono::steady_clock::now();
+  kernel->run(params, exec);
+  exec.device().sync();
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  exec.profile->add(params, time.count());
 }
 
 // The physical layouts of the host backends, shared by kernels/ref and kernels/cpu.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/api/kv_types.h"
 #include "quant/weight_spec.h"
@@ -27,8 +28,10 @@ struct LinearOutput {
 };
 
 // y_o = x W_o^T (+ bias_o) for each output o; one pass over x. `exact`: float32 activations;
-// otherwise x is quantized to two int8 terms with one scale a row for packed weights. The value of
-// a row depends on that row alone, bit for bit.
+// otherwise x is quantized to two int8 terms with one scale a row for packed weights. Rows from
+// fine_rows on belong to prompts: a backend that gains by it may round x, and packed weights with
+// their scales, to bf16 there. The value of a row depends on that row and on which of both it is,
+// alone, bit for bit.
 struct LinearParams {
   const float* x = nullptr;  // [rows, k], row stride x_stride
   int64_t x_stride = 0;
@@ -36,6 +39,7 @@ struct LinearParams {
   const LinearOutput* outputs = nullptr;
   int n_outputs = 0;
   bool exact = false;
+  int64_t fine_rows = std::numeric_limits<int64_t>::max();
 };
 
 // out[r] = scale * table[tokens[r]]

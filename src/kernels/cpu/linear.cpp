@@ -86,12 +86,39 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
   });
 }
 
+// Rows [first, first + n) of all outputs.
+void linear_rows(const LinearParams& p, int64_t first, int64_t n, Exec& exec,
+                 void (*run)(const LinearParams&, Exec&)) {
+  if (n <= 0) return;
+  std::vector<LinearOutput> outputs(p.outputs, p.outputs + p.n_outputs);
+  for (LinearOutput& out : outputs) out.y += first * out.y_stride;
+  LinearParams part = p;
+  part.x += first * p.x_stride;
+  part.rows = n;
+  part.outputs = outputs.data();
+  run(part, exec);
+}
+
+// Rows of prompts in bf16; the others, and weights that bf16 does not hold, as everywhere.
+void amx_linear(const LinearParams& p, Exec& exec) {
+  const auto fine = [](const LinearParams& part, Exec& exec) {
+    linear(part, exec, part.rows >= kAmxRows ? amx_run : packed_run);
+  };
+  const bool coarse = !p.exact && p.fine_rows < p.rows && amx_bf16_available() &&
+                      std::all_of(p.outputs, p.outputs + p.n_outputs, amx_bf16_takes);
+  const int64_t fine_rows = coarse ? p.fine_rows : p.rows;
+  linear_rows(p, 0, fine_rows, exec, +fine);
+  linear_rows(p, fine_rows, p.rows - fine_rows, exec, amx_bf16_linear);
+}
+
 }  // namespace
 
 void add_linear_kernels(Ops& ops) {
   ops.linear.push_back({"amx",
-                        [](const LinearParams& p) { return p.rows >= kAmxRows && amx_available(); },
-                        [](const LinearParams& p, Exec& exec) { linear(p, exec, amx_run); }});
+                        [](const LinearParams& p) {
+                          return amx_available() && (p.rows >= kAmxRows || p.fine_rows < p.rows);
+                        },
+                        amx_linear});
   ops.linear.push_back({"simd", fixed_vectors,
                         [](const LinearParams& p, Exec& exec) { linear(p, exec, packed_run); }});
 }

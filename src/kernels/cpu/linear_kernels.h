@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/api/host_weights.h"
+#include "kernels/api/ops.h"
 #include "kernels/api/params.h"
 
 namespace ringkeep::kernels::cpu {
@@ -56,6 +57,12 @@ inline constexpr int64_t kAmxRows = 8;
 bool amx_available();
 void amx_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t block0,
              int64_t block1, std::byte* scratch);
+
+// Every row in bf16 with AMX tiles, for outputs that amx_bf16_takes(). Packed weights are rounded
+// to bf16 with their scales, and x as well; dense bf16 weights take x as two bf16 terms.
+bool amx_bf16_available();
+bool amx_bf16_takes(const LinearOutput& out);
+void amx_bf16_linear(const LinearParams& p, Exec& exec);
 
 // Float products of dense blocks, or (exact) of packed ones. `scratch`: float_scratch_bytes(cols).
 void float_run(const LinearOutput& out, const float* x, int64_t x_stride, int64_t row0, int64_t n,

@@ -26,4 +26,8 @@ struct CachedAttention {
 void cached_attention(const CachedAttention& p, const kv::KvBatch& batch, const kv::Store& store,
                       const kernels::Ops& ops, kernels::Exec& exec);
 
+// The first half alone, for layers that own a cache: k and v, which every layer takes.
+void append_rows(const CachedAttention& p, const kv::KvBatch& batch, const kv::Store& store,
+                 const kernels::Ops& ops, kernels::Exec& exec);
+
 }  // namespace ringkeep::models

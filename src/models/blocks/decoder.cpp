@@ -6,16 +6,17 @@ namespace ringkeep::models {
 
 using kernels::LinearOutput;
 
-void Decoder::linear(const float* x, int64_t rows, int64_t x_stride,
-                     std::initializer_list<LinearOutput> outputs, kernels::Exec& exec) {
+void Decoder::linear(const float* x, int64_t x_stride, std::initializer_list<LinearOutput> outputs,
+                     Step& step) {
   kernels::run(ops_.linear,
                kernels::LinearParams{.x = x,
                                      .x_stride = x_stride,
-                                     .rows = rows,
+                                     .rows = step.rows,
                                      .outputs = outputs.begin(),
                                      .n_outputs = static_cast<int>(outputs.size()),
-                                     .exact = exact_},
-               exec);
+                                     .exact = exact_,
+                                     .fine_rows = step.batch.fine_rows},
+               step.exec);
 }
 
 void Decoder::norm(const float* x, const weights::OwnedVector& weight, const float* residual,
@@ -69,11 +70,11 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
   const int64_t v_width = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
   const int64_t attn_width = static_cast<int64_t>(spec.heads) * spec.v_dim;
 
-  linear(a_.h, step.rows, config_.hidden,
+  linear(a_.h, config_.hidden,
          {LinearOutput{&w.q.tensor, w.q_bias.data(), a_.q, q_width},
           LinearOutput{&w.k.tensor, w.k_bias.data(), a_.k, k_width},
           LinearOutput{&w.v.tensor, w.v_bias.data(), a_.v, v_width}},
-         step.exec);
+         step);
   const QkNorms& norms = qk_norms_[static_cast<size_t>(index)];
   const kernels::HeadTransform k_transform = transform(norms.k(w), index);
   apply(transform(norms.q(w), index), a_.q, spec.heads, spec.k_dim, step);
@@ -92,16 +93,16 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
     apply(k_transform, a_.k, spec.kv_heads, spec.k_dim, step);
     statistics_->add(spec, static_cast<size_t>(index), step.rows, a_.q, a_.k, step.exec.device());
   }
-  linear(a_.attn, step.rows, attn_width,
-         {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step.exec);
+  linear(a_.attn, attn_width,
+         {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step);
 }
 
 void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
   const int64_t ffn = config_.ffn_hidden;
-  linear(a_.h, step.rows, config_.hidden,
+  linear(a_.h, config_.hidden,
          {LinearOutput{&w.gate.tensor, nullptr, a_.gate, ffn},
           LinearOutput{&w.up.tensor, nullptr, a_.up, ffn}},
-         step.exec);
+         step);
   kernels::run(ops_.glu,
                kernels::GluParams{.gate = a_.gate,
                                   .up = a_.up,
@@ -113,8 +114,7 @@ void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
                                               : kernels::GluKind::gelu_tanh,
                                   .y = a_.gate},
                step.exec);
-  linear(a_.gate, step.rows, ffn,
-         {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}}, step.exec);
+  linear(a_.gate, ffn, {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}}, step);
 }
 
 Status Decoder::set_key_balance(std::shared_ptr<const weights::KeyBalance> balance,
@@ -182,8 +182,15 @@ void Decoder::logits(std::span<const int64_t> rows, float* out, kernels::Exec& e
                                       .y = a_.picked,
                                       .y_stride = config_.hidden},
                exec);
-  linear(a_.picked, n, config_.hidden,
-         {LinearOutput{&weights_.head(), nullptr, a_.logits, config_.vocab_size}}, exec);
+  const LinearOutput head{&weights_.head(), nullptr, a_.logits, config_.vocab_size};
+  kernels::run(ops_.linear,
+               kernels::LinearParams{.x = a_.picked,
+                                     .x_stride = config_.hidden,
+                                     .rows = n,
+                                     .outputs = &head,
+                                     .n_outputs = 1,
+                                     .exact = exact_},
+               exec);
   if (config_.logit_softcap > 0)
     kernels::run(ops_.softcap,
                  kernels::SoftcapParams{

@@ -62,8 +62,9 @@ class Decoder : public Model {
   const kernels::Ops& ops_;
 
  private:
-  void linear(const float* x, int64_t rows, int64_t x_stride,
-              std::initializer_list<kernels::LinearOutput> outputs, kernels::Exec& exec);
+  // y = x W^T of every row of the step.
+  void linear(const float* x, int64_t x_stride,
+              std::initializer_list<kernels::LinearOutput> outputs, Step& step);
   kernels::HeadTransform transform(const HeadScale& scale, int index) const;
   // x [rows, heads, dim], in place
   void apply(const kernels::HeadTransform& transform, float* x, int heads, int dim, Step& step);

@@ -1,0 +1,122 @@
+// Rows of prompts (LinearParams::fine_rows): those before them stay as they are, and theirs are as
+// near to the exact product as bf16 allows, whatever rows are beside them. Where a kernel forms them
+// in the tile unit, they are the bits that Intel's manual defines for it.
+#include <cmath>
+
+#include "kernels/linear_fixture.h"
+
+namespace ringkeep::kernels {
+namespace {
+
+using PromptRowsTest = Backends;
+
+// y [rows, n]; rows from `fine_rows` on are of a prompt. Empty when the kernel does not take them.
+std::vector<float> product(const Kernel<LinearParams>& kernel, Exec& exec, const Matrix& w,
+                           const std::vector<float>& x, int64_t fine_rows, const float* bias) {
+  const int64_t rows = int64_t(x.size()) / w.packed.cols;
+  std::vector<float> y(size_t(rows * w.packed.rows), NAN);
+  const LinearOutput output{&w.packed, bias, y.data(), w.packed.rows};
+  const LinearParams params{x.data(), w.packed.cols, rows, &output, 1, false, fine_rows};
+  if (kernel.supports(params))
+    kernel.run(params, exec);
+  else
+    y.clear();
+  return y;
+}
+
+float bf16(float value) { return bf16_to_float(float_to_bf16(value)); }
+
+// One output as the tile unit forms it: x in `terms` bf16 terms, 32 columns at a time.
+float tile_sum(const float* x, const float* w, int64_t k, int terms) {
+  float sum = 0;
+  for (int64_t first = 0; first < k; first += 32) {
+    const int64_t end = std::min(k, first + 32);
+    for (int term = 0; term < terms; ++term) {
+      float part[2] = {0, 0};
+      for (int64_t i = first; i < end; ++i) {
+        const float high = bf16(x[i]);
+        part[i % 2] = std::fma(term == 0 ? high : bf16(x[i] - high), bf16(w[i]), part[i % 2]);
+      }
+      sum += part[0] + part[1];
+    }
+  }
+  return sum;
+}
+
+TEST_F(PromptRowsTest, StandApartFromFineRowsAndFromEachOther) {
+  constexpr int64_t kFine = 3, kRows = 37, kOutputs = 51, kCols = 272;
+  for (const WeightSpec& spec : all_specs()) {
+    if (spec.group > 16 || spec.scale == ScaleKind::two_level) continue;  // for 272 columns
+    SCOPED_TRACE(quant::describe(spec));
+    const Matrix w(ops, spec, kOutputs, kCols, random);
+    const auto bias = normals(kOutputs, random);
+    const auto x = normals(kRows * kCols, random);
+    for (const auto& kernel : ops.linear) {
+      SCOPED_TRACE(kernel.name);
+      const auto y = product(kernel, exec, w, x, kFine, bias.data());
+      if (y.empty()) continue;
+      EXPECT_EQ(product(kernel, exec2, w, x, kFine, bias.data()), y) << "2 threads";
+      for (const int64_t r : {int64_t{0}, kFine - 1, kFine, kFine + 1, kRows - 1}) {
+        const std::vector<float> row(x.begin() + r * kCols, x.begin() + (r + 1) * kCols);
+        const auto alone = product(r < kFine ? reference.linear[0] : kernel, exec, w, row,
+                                   r < kFine ? 1 : 0, bias.data());
+        if (r < kFine && std::string(kernel.name) == "ref") continue;
+        for (int64_t o = 0; o < kOutputs; ++o)
+          ASSERT_EQ(alone[size_t(o)], y[size_t(r * kOutputs + o)]) << "row " << r << " output " << o;
+      }
+    }
+  }
+}
+
+TEST_F(PromptRowsTest, AreNearTheExactProduct) {
+  constexpr int64_t kRows = 5, kOutputs = 40, kCols = 512;
+  for (const WeightSpec& spec : all_specs()) {
+    SCOPED_TRACE(quant::describe(spec));
+    const Matrix w(ops, spec, kOutputs, kCols, random);
+    const auto x = normals(kRows * kCols, random);
+    for (const auto& kernel : ops.linear) {
+      SCOPED_TRACE(kernel.name);
+      const auto y = product(kernel, exec, w, x, 0, nullptr);
+      if (y.empty()) continue;
+      const bool tiles = std::string(kernel.name) == "amx";
+      for (int64_t r = 0; r < kRows; ++r)
+        for (int64_t o = 0; o < kOutputs; ++o) {
+          const float* weights = &w.values[size_t(o * kCols)];
+          double exact = 0, squares = 0;
+          for (int64_t i = 0; i < kCols; ++i) {
+            const double part = double(weights[i]) * double(x[size_t(r * kCols + i)]);
+            exact += part;
+            squares += part * part;
+          }
+          // Every product is rounded twice, by up to 2^-9 of itself, independently of the others.
+          const double bound = (spec.dense() ? 0x1p-14 : 0x1p-8) * 3 * std::sqrt(squares) + 1e-4;
+          const float got = y[size_t(r * kOutputs + o)];
+          ASSERT_NEAR(double(got), exact, bound) << "row " << r << " output " << o;
+          if (!tiles || spec.kind == WeightKind::dense_f32 || spec.kind == WeightKind::dense_f16)
+            continue;
+          const float emulated =
+              tile_sum(&x[size_t(r * kCols)], weights, kCols, spec.dense() ? 2 : 1);
+          ASSERT_EQ(got, emulated) << "row " << r << " output " << o;
+        }
+    }
+  }
+}
+
+TEST_F(PromptRowsTest, ExactRowsHaveNoPrompt) {
+  const Matrix w(ops, {WeightKind::symmetric, 5, 32, 16, ScaleKind::f16}, 40, 512, random);
+  const auto x = normals(9 * 512, random);
+  for (const auto& kernel : ops.linear) {
+    std::vector<float> y[2];
+    for (const int64_t fine_rows : {0, 9}) {
+      std::vector<float>& to = y[fine_rows / 9];
+      to.assign(9 * 40, NAN);
+      const LinearOutput output{&w.packed, nullptr, to.data(), 40};
+      const LinearParams params{x.data(), 512, 9, &output, 1, true, fine_rows};
+      if (kernel.supports(params)) kernel.run(params, exec);
+    }
+    EXPECT_EQ(y[0], y[1]) << kernel.name;
+  }
+}
+
+}  // namespace
+}  // namespace ringkeep::kernels
