@@ -25,54 +25,63 @@ struct BlockOut {
   float* super_mins;   // [1]
 };
 
+// codes [32 * runs] |= bits [width * run, ...) of high [32], moved up by `up`.
+void add_bits(const uint8_t* __restrict high, int runs, int width, int up,
+              uint8_t* __restrict codes) {
+  const int mask = (1 << width) - 1;
+  for (int run = 0; run < runs; ++run)
+    for (int i = 0; i < 32; ++i)
+      codes[32 * run + i] |= uint8_t((high[i] >> (width * run) & mask) << up);
+}
+
 // Codes of the low nibbles come first, then those of the high nibbles.
-void nibbles(const uint8_t* in, int n, uint8_t* codes) {
+void nibbles(const uint8_t* __restrict in, int n, uint8_t* __restrict codes) {
   for (int i = 0; i < n; ++i) {
     codes[i] = in[i] & 15;
     codes[i + n] = in[i] >> 4;
   }
 }
 
-void add_fifth_bits(const uint8_t* high, uint8_t* codes) {
+void add_fifth_bits(const uint8_t* __restrict high, uint8_t* __restrict codes) {
   for (int i = 0; i < 32; ++i) codes[i] |= uint8_t((high[i / 8] >> (i % 8) & 1) << 4);
 }
 
-void q4_0(const uint8_t* in, const BlockOut& out) {
+void q4_0(const uint8_t* __restrict in, const BlockOut& out) {
   *out.scales = load_f16(in);
   nibbles(in + 2, 16, out.codes);
 }
 
-void q4_1(const uint8_t* in, const BlockOut& out) {
+void q4_1(const uint8_t* __restrict in, const BlockOut& out) {
   *out.scales = load_f16(in);
   *out.biases = load_f16(in + 2);
   nibbles(in + 4, 16, out.codes);
 }
 
-void q5_0(const uint8_t* in, const BlockOut& out) {
+void q5_0(const uint8_t* __restrict in, const BlockOut& out) {
   *out.scales = load_f16(in);
   nibbles(in + 6, 16, out.codes);
   add_fifth_bits(in + 2, out.codes);
 }
 
-void q5_1(const uint8_t* in, const BlockOut& out) {
+void q5_1(const uint8_t* __restrict in, const BlockOut& out) {
   *out.scales = load_f16(in);
   *out.biases = load_f16(in + 2);
   nibbles(in + 8, 16, out.codes);
   add_fifth_bits(in + 4, out.codes);
 }
 
-void q8_0(const uint8_t* in, const BlockOut& out) {
+void q8_0(const uint8_t* __restrict in, const BlockOut& out) {
   *out.scales = load_f16(in);
   for (int i = 0; i < 32; ++i) out.codes[i] = in[2 + i] ^ 0x80;  // two's complement to excess 128
 }
 
 // 32 bytes hold four runs of 32 two-bit codes, one above the other.
-void two_bit_runs(const uint8_t* in, uint8_t* codes) {
+void two_bit_runs(const uint8_t* __restrict in, uint8_t* __restrict codes) {
   for (int run = 0; run < 4; ++run)
     for (int i = 0; i < 32; ++i) codes[32 * run + i] = in[i] >> (2 * run) & 3;
 }
 
-void q2_k(const uint8_t* in, const BlockOut& out) {  // scales[16] codes[64] d dmin
+void q2_k(const uint8_t* __restrict in, const BlockOut& out) {  // scales[16] codes[64] d dmin
   for (int g = 0; g < 16; ++g) {
     out.sub_scales[g] = int8_t(in[g] & 15);
     out.sub_mins[g] = in[g] >> 4;
@@ -83,10 +92,10 @@ void q2_k(const uint8_t* in, const BlockOut& out) {  // scales[16] codes[64] d d
   *out.super_mins = load_f16(in + 82);
 }
 
-void q3_k(const uint8_t* in, const BlockOut& out) {  // high bits[32] codes[64] scales[12] d
+void q3_k(const uint8_t* __restrict in, const BlockOut& out) {  // high bits[32] codes[64] scales[12] d
   two_bit_runs(in + 32, out.codes);
   two_bit_runs(in + 64, out.codes + 128);
-  for (int i = 0; i < 256; ++i) out.codes[i] |= uint8_t((in[i % 32] >> (i / 32) & 1) << 2);
+  add_bits(in, 8, 1, 2, out.codes);
   const uint8_t* scales = in + 96;
   for (int g = 0; g < 16;
        ++g) {  // six bits: a nibble of the first eight bytes, two of the last four
@@ -107,28 +116,26 @@ void six_bit_pairs(const uint8_t* in, int8_t* scales, uint8_t* mins) {
   }
 }
 
-void q4_k(const uint8_t* in, const BlockOut& out) {  // d dmin scales[12] codes[128]
+void q4_k(const uint8_t* __restrict in, const BlockOut& out) {  // d dmin scales[12] codes[128]
   *out.supers = load_f16(in);
   *out.super_mins = load_f16(in + 2);
   six_bit_pairs(in + 4, out.sub_scales, out.sub_mins);
   for (int j = 0; j < 4; ++j) nibbles(in + 16 + 32 * j, 32, out.codes + 64 * j);
 }
 
-void q5_k(const uint8_t* in, const BlockOut& out) {  // d dmin scales[12] high bits[32] codes[128]
+void q5_k(const uint8_t* __restrict in, const BlockOut& out) {  // d dmin scales[12] high bits[32] codes[128]
   *out.supers = load_f16(in);
   *out.super_mins = load_f16(in + 2);
   six_bit_pairs(in + 4, out.sub_scales, out.sub_mins);
   for (int j = 0; j < 4; ++j) nibbles(in + 48 + 32 * j, 32, out.codes + 64 * j);
-  const uint8_t* high = in + 16;
-  for (int i = 0; i < 256; ++i) out.codes[i] |= uint8_t((high[i % 32] >> (i / 32) & 1) << 4);
+  add_bits(in + 16, 8, 1, 4, out.codes);
 }
 
-void q6_k(const uint8_t* in, const BlockOut& out) {  // low nibbles[128] high bits[64] scales[16] d
+void q6_k(const uint8_t* __restrict in, const BlockOut& out) {  // low nibbles[128] high bits[64] scales[16] d
   for (int half = 0; half < 2; ++half) {
     uint8_t* codes = out.codes + 128 * half;
     nibbles(in + 64 * half, 64, codes);
-    const uint8_t* high = in + 128 + 32 * half;
-    for (int i = 0; i < 128; ++i) codes[i] |= uint8_t((high[i % 32] >> (2 * (i / 32)) & 3) << 4);
+    add_bits(in + 128 + 32 * half, 4, 2, 4, codes);
   }
   std::memcpy(out.sub_scales, in + 192, 16);
   *out.supers = load_f16(in + 208);

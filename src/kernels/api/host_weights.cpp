@@ -63,32 +63,31 @@ const std::byte* load_scales(const std::byte* p, ScaleKind kind, float* values) 
 
 using Units = uint8_t[kMaxGroup / 4][kRowBlock][4];
 
+// Eight codes at a time, each in a byte of a word: bits [shift, shift + width) of each.
+uint64_t part_of(const uint8_t* codes, int shift, int width) {
+  uint64_t word;
+  std::memcpy(&word, codes, sizeof word);
+  return word >> shift & 0x0101010101010101u * ((1u << width) - 1);
+}
+
 void pack_codes(int bits, int units, const Units& codes, std::byte* p) {
   const CodePlanes planes = code_planes(bits);
   int shift = 0;
   for (int plane = 0; plane < planes.count; shift += planes.width[plane++]) {
     const int width = planes.width[plane];
-    const unsigned mask = (1u << width) - 1;
-    if (width == 1) {
-      for (int u = 0; u < units; ++u, p += 8) {
-        const uint8_t* unit = &codes[u][0][0];
-        for (int byte = 0; byte < 8; ++byte) {
-          unsigned packed = 0;
-          for (int i = 0; i < 8; ++i) packed |= (unsigned(unit[8 * byte + i]) >> shift & 1u) << i;
-          p[byte] = std::byte(packed);
+    const int together = width == 1 ? 1 : 8 / width;
+    for (int u = 0; u < units; u += together)
+      for (int i = 0; i < kUnitBytes; i += 8) {
+        uint64_t packed = 0;
+        for (int s = 0; s < together; ++s)
+          packed |= part_of(&codes[u + s][0][0] + i, shift, width) << (s * width);
+        if (width == 1) {  // bit 8k to bit k, by a product whose top byte collects them
+          *p++ = std::byte(packed * 0x0102040810204080u >> 56);
+        } else {
+          std::memcpy(p, &packed, sizeof packed);
+          p += sizeof packed;
         }
       }
-      continue;
-    }
-    const int together = 8 / width;
-    for (int u = 0; u < units; u += together, p += kUnitBytes) {
-      for (int i = 0; i < kUnitBytes; ++i) {
-        unsigned packed = 0;
-        for (int s = 0; s < together; ++s)
-          packed |= (unsigned((&codes[u + s][0][0])[i]) >> shift & mask) << (s * width);
-        p[i] = std::byte(packed);
-      }
-    }
   }
 }
 
