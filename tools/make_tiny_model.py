@@ -17,7 +17,7 @@ import pathlib
 
 import numpy as np
 
-from tiny_specs import SPECS, TinySpec, has_qk_norm, is_gemma
+from tiny_specs import SPECS, TinySpec, has_bias, has_qk_norm, is_gemma, is_olmo
 
 
 class _Stream:
@@ -50,6 +50,12 @@ class _Stream:
         return (self._integers((n,)) / 512.0).astype(np.float32)
 
 
+def _fuse(tensors, prefix, parts, whole):
+    """Puts the rows of some matrices into one."""
+    tensors[f"{prefix}{whole}.weight"] = np.concatenate(
+        [tensors.pop(f"{prefix}{part}.weight") for part in parts])
+
+
 def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
     """All tensors under Hugging Face names, float32."""
     c, rng = spec.config, _Stream(spec.seed)
@@ -78,16 +84,26 @@ def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
         }
         for name, (rows, columns, gain) in shapes.items():
             tensors[f"{p}{name}.weight"] = rng.matrix(rows, columns, gain / np.sqrt(columns))
-            if c.get("attention_bias") and name.startswith("self_attn"):
+            if has_bias(spec, name):
                 tensors[f"{p}{name}.bias"] = rng.bias(rows)
         norms = {"input_layernorm": one, "post_attention_layernorm": post_norm if gemma else one}
         if gemma:
             norms |= {"pre_feedforward_layernorm": one, "post_feedforward_layernorm": post_norm}
+        if is_olmo(spec):
+            norms = {"post_attention_layernorm": branch, "post_feedforward_layernorm": branch}
+        if c["model_type"] == "cohere2":
+            norms = {"input_layernorm": one}
         for name, centre in norms.items():
             tensors[f"{p}{name}.weight"] = rng.norm(hidden, centre)
         if qk_norm:
             for name in ("q_norm", "k_norm"):
                 tensors[f"{p}self_attn.{name}.weight"] = rng.norm(head_dim, one + 0.25)
+        if is_olmo(spec):  # over all heads at once
+            tensors[f"{p}self_attn.q_norm.weight"] = rng.norm(q_rows, 0.9)
+            tensors[f"{p}self_attn.k_norm.weight"] = rng.norm(kv_rows, 0.9)
+        if c["model_type"] == "phi3":
+            _fuse(tensors, f"{p}self_attn.", ("q_proj", "k_proj", "v_proj"), "qkv_proj")
+            _fuse(tensors, f"{p}mlp.", ("gate_proj", "up_proj"), "gate_up_proj")
     if c["tie_word_embeddings"]:
         # Random signs: a token's own embedding, still in the residual stream, does not win.
         tensors["model.norm.weight"] = rng.signed_norm(hidden, 1.5) - np.float32(1.0 - one)

@@ -3,26 +3,30 @@
 import gguf
 import numpy as np
 
-from tiny_specs import TinySpec, is_gemma
+from tiny_specs import TinySpec, is_gemma, is_olmo
 
 _NAMES = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 }
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-_ARCHITECTURES = {"gemma3_text": "gemma3", "qwen3": "qwen3", "llama": "llama"}
+_ARCHITECTURES = {"gemma3_text": "gemma3", "qwen3": "qwen3", "llama": "llama", "qwen2": "qwen2",
+                  "gemma2": "gemma2", "phi3": "phi3", "smollm3": "smollm3", "olmo3": "olmo2",
+                  "cohere2": "cohere2", "ministral3": "mistral3"}
+_INTERLEAVED = ("llama", "smollm3", "ministral3")  # q and k, by the converter
 
 
-def gguf_name(name: str, gemma: bool) -> str:
+def gguf_name(name: str, post_norms: bool) -> str:
     """blk.3.attn_q.weight of model.layers.3.self_attn.q_proj.weight."""
     stem, kind = name.rsplit(".", 1)
     if stem in _TOP:
         return f"{_TOP[stem]}.{kind}"
     _, _, layer, module = stem.split(".", 3)
     if module == "post_attention_layernorm":
-        mapped = "post_attention_norm" if gemma else "ffn_norm"
+        mapped = "post_attention_norm" if post_norms else "ffn_norm"
     elif module == "pre_feedforward_layernorm":
         mapped = "ffn_norm"
     elif module == "post_feedforward_layernorm":
@@ -49,6 +53,16 @@ def llama3_factors(config: dict) -> np.ndarray:
     return (1.0 / ((1 - smooth) / scaling["factor"] + smooth)).astype(np.float32)
 
 
+def _add_phi3_metadata(writer: gguf.GGUFWriter, c: dict, scaling: dict):
+    original = c.get("original_max_position_embeddings", c["max_position_embeddings"])
+    writer.add_rope_scaling_orig_ctx_len(original)
+    writer.add_rope_dimension_count(int(c.get("partial_rotary_factor", 1.0) * c["head_dim"]))
+    writer.add_sliding_window(c["sliding_window"] or 0)
+    if "long_factor" in scaling:
+        stretch = c["max_position_embeddings"] / original
+        writer.add_rope_scaling_attn_factors(float(np.sqrt(1 + np.log(stretch) / np.log(original))))
+
+
 def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
     c = spec.config
     writer.add_name(f"tiny {spec.name}")
@@ -58,16 +72,35 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
     writer.add_feed_forward_length(c["intermediate_size"])
     writer.add_head_count(c["num_attention_heads"])
     writer.add_head_count_kv(c["num_key_value_heads"])
-    writer.add_key_length(c["head_dim"])
-    writer.add_value_length(c["head_dim"])
-    writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
-    writer.add_rope_freq_base(c["rope_theta"])
+    kind = c["model_type"]
+    if kind != "phi3":
+        writer.add_key_length(c["head_dim"])
+        writer.add_value_length(c["head_dim"])
+    if kind == "cohere2":
+        writer.add_layer_norm_eps(c["layer_norm_eps"])
+    else:
+        writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    scaling = c.get("rope_scaling") or c.get("rope_parameters") or {}
+    if kind != "gemma2":
+        writer.add_rope_freq_base(c["rope_theta"] if "rope_theta" in c else scaling["rope_theta"])
     writer.add_vocab_size(c["vocab_size"])
-    if c["model_type"] == "llama":
+    if kind in _INTERLEAVED or kind == "cohere2":
         writer.add_rope_dimension_count(c["head_dim"])
-    if is_gemma(spec):
+    if is_gemma(spec) or is_olmo(spec) or kind == "cohere2":
         writer.add_sliding_window(c["sliding_window"])
-    scaling = c.get("rope_scaling") or {}
+    if is_olmo(spec):
+        writer.add_sliding_window_pattern([(i + 1) % 4 != 0 for i in range(c["num_hidden_layers"])])
+    if kind == "gemma2":
+        writer.add_attn_logit_softcapping(c["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(c["final_logit_softcapping"])
+    if kind == "cohere2":
+        writer.add_logit_scale(c["logit_scale"])
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if kind == "ministral3":
+        writer.add_rope_scaling_yarn_log_mul(scaling["mscale_all_dim"])
+        writer.add_attn_temperature_scale(scaling["llama_4_scaling_beta"])
+    if kind == "phi3":
+        _add_phi3_metadata(writer, c, scaling)
     if scaling.get("rope_type") == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(scaling["factor"])
@@ -99,6 +132,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, vocab_size: int):
 def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: str, splits=0):
     """Writes the model and returns the weights as a reader will see them, under HF names."""
     c, gemma = spec.config, is_gemma(spec)
+    post_norms = gemma or is_olmo(spec)
     kind = gguf.GGMLQuantizationType[type_name]
     writer = gguf.GGUFWriter(str(path), _ARCHITECTURES[c["model_type"]],
                              split_max_tensors=splits, small_first_shard=False)
@@ -108,16 +142,16 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
     for name, tensor in tensors.items():
         stored = tensor + np.float32(1.0) if gemma and name.endswith("norm.weight") else tensor
         heads = {"q_proj": c["num_attention_heads"], "k_proj": c["num_key_value_heads"]}.get(
-            name.split(".")[-2]) if c["model_type"] == "llama" else None
+            name.split(".")[-2]) if c["model_type"] in _INTERLEAVED else None
         if heads:
             stored = interleave_pairs(stored, heads)
         target = kind if tensor.ndim == 2 else gguf.GGMLQuantizationType.F32
         if target == gguf.GGMLQuantizationType.F32:
-            writer.add_tensor(gguf_name(name, gemma), stored)
+            writer.add_tensor(gguf_name(name, post_norms), stored)
             seen[name] = tensor
             continue
         encoded = gguf.quants.quantize(stored, target)
-        writer.add_tensor(gguf_name(name, gemma), encoded, raw_dtype=target)
+        writer.add_tensor(gguf_name(name, post_norms), encoded, raw_dtype=target)
         decoded = gguf.quants.dequantize(encoded, target).astype(np.float32)
         if heads:  # back to half-split order
             rows = decoded.shape[0] // heads
@@ -125,6 +159,10 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
         seen[name] = np.ascontiguousarray(decoded)
     if (c.get("rope_scaling") or {}).get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_factors(c))
+    for key in ("long_factor", "short_factor"):
+        if key in (c.get("rope_scaling") or {}):
+            writer.add_tensor(f"rope_factors_{key.removesuffix('_factor')}.weight",
+                              np.float32(c["rope_scaling"][key]))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -55,6 +55,32 @@ def _llama(layers, heads, kv_heads, head_dim, tied, **more):
                    **{"rope_theta": 10000.0, "attention_bias": False, "rope_scaling": None, **more})
 
 
+def _qwen2(tied, **more):
+    return _config("qwen2", "Qwen2ForCausalLM", 4, 4, 2, 64, tied, hidden_size=256, hidden_act="silu",
+                   rope_theta=1000000.0, rope_scaling=None,
+                   **{"use_sliding_window": False, "sliding_window": 4096, **more})
+
+
+def _gemma2(layers, query_pre_attn_scalar):
+    # Soft-caps low enough to bend the scores and logits of a random network.
+    return _config("gemma2", "Gemma2ForCausalLM", layers, 4, 2, 64, True, hidden_size=64,
+                   hidden_activation="gelu_pytorch_tanh", sliding_window=WINDOW, rope_theta=10000.0,
+                   query_pre_attn_scalar=query_pre_attn_scalar, attn_logit_softcapping=6.0,
+                   final_logit_softcapping=5.0, attention_bias=False)
+
+
+def _phi3(hidden, heads, kv_heads, **more):
+    return _config("phi3", "Phi3ForCausalLM", 4, heads, kv_heads, hidden // heads, False,
+                   hidden_size=hidden, hidden_act="silu", rope_theta=10000.0,
+                   **{"sliding_window": None, **more})
+
+
+def _smollm3(**more):
+    return _config("smollm3", "SmolLM3ForCausalLM", 5, 4, 2, 64, True, hidden_act="silu",
+                   rope_theta=2000000.0, rope_scaling=None, attention_bias=False, mlp_bias=False,
+                   use_sliding_window=False, sliding_window=None, no_rope_layer_interval=4, **more)
+
+
 SPECS = {spec.name: spec for spec in [
     TinySpec("gemma3", _gemma3(6, 3, 64, {"rope_type": "linear", "factor": 8.0}), 11),
     # The published pattern, five sliding layers to one full one.
@@ -76,6 +102,36 @@ SPECS = {spec.name: spec for spec in [
     TinySpec("mistral", _config("mistral", "MistralForCausalLM", 6, 4, 2, 64, False,
                                 hidden_act="silu", rope_theta=10000.0, sliding_window=WINDOW,
                                 attention_dropout=0.0), 41),
+    TinySpec("qwen2", _qwen2(False), 61),
+    TinySpec("qwen2_window", _qwen2(True, use_sliding_window=True, sliding_window=WINDOW,
+                                    max_window_layers=2), 62),
+    TinySpec("gemma2", _gemma2(4, 64), 63),
+    TinySpec("gemma2_query", _gemma2(5, 96), 64),
+    # As Phi-4-mini: a quarter of each head is not turned, and positions are stretched.
+    TinySpec("phi3_long", _phi3(256, 4, 2, partial_rotary_factor=0.75, max_position_embeddings=256,
+                                original_max_position_embeddings=64, rope_scaling={
+                                    "type": "longrope",
+                                    "short_factor": [1.0 + i / 64 for i in range(24)],
+                                    "long_factor": [1.0 + i / 8 for i in range(24)]}), 71),
+    TinySpec("phi3_window", _phi3(192, 2, 2, sliding_window=WINDOW, rope_scaling=None), 72),
+    TinySpec("smollm3", _smollm3(), 73),
+    TinySpec("smollm3_listed", _smollm3(no_rope_layers=[1, 0, 0, 1, 1]), 74),
+    TinySpec("olmo3", _config("olmo3", "Olmo3ForCausalLM", 5, 4, 2, 64, False, hidden_size=256,
+                              hidden_act="silu", attention_bias=False, rope_theta=500000.0,
+                              sliding_window=WINDOW, rope_scaling={
+                                  "rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0,
+                                  "beta_slow": 1.0, "original_max_position_embeddings": 64,
+                                  "attention_factor": 1.138629436111989}), 81),
+    TinySpec("cohere2", _config("cohere2", "Cohere2ForCausalLM", 5, 4, 2, 64, True, hidden_size=256,
+                                hidden_act="silu", attention_bias=False, rope_theta=50000.0,
+                                layer_norm_eps=1e-5, logit_scale=0.25, sliding_window=WINDOW,
+                                sliding_window_pattern=4, rotary_pct=1.0), 82),
+    TinySpec("ministral3", _config("ministral3", "Ministral3ForCausalLM", 4, 4, 2, 64, False,
+                                   hidden_act="silu", sliding_window=None, rope_parameters={
+                                       "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0,
+                                       "original_max_position_embeddings": 40, "beta_fast": 32.0,
+                                       "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                                       "llama_4_scaling_beta": 0.2}), 83),
 ]}
 
 
@@ -85,3 +141,13 @@ def is_gemma(spec: TinySpec) -> bool:
 
 def has_qk_norm(spec: TinySpec) -> bool:
     return spec.config["model_type"] in ("gemma3_text", "qwen3")
+
+
+def is_olmo(spec: TinySpec) -> bool:
+    return spec.config["model_type"] == "olmo3"
+
+
+def has_bias(spec: TinySpec, module: str) -> bool:
+    if spec.config["model_type"] == "qwen2":
+        return module in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    return spec.config.get("attention_bias", False) and module.startswith("self_attn")

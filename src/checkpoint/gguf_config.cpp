@@ -66,8 +66,8 @@ class ArchKeys {
 int64_t default_period(const std::string& arch) {
   if (arch == "gemma3") return 6;
   if (arch == "gemma2" || arch == "gpt-oss") return 2;
-  if (arch == "cohere2") return 4;
-  if (arch == "llama" || arch == "mistral3") return 0;
+  if (arch == "cohere2" || arch == "olmo2") return 4;
+  if (arch == "llama" || arch == "mistral3" || arch == "phi3") return 0;
   return 1;
 }
 
@@ -90,6 +90,10 @@ Result<std::vector<bool>> sliding_layers(const GgufFile& file, const ArchKeys& k
   return result;
 }
 
+double yarn_mscale(double factor, double multiplier) {
+  return factor > 1.0 ? 0.1 * multiplier * std::log(factor) + 1.0 : 1.0;
+}
+
 Result<RopeSpec> read_rope(const GgufFile& file, const ArchKeys& keys, int64_t trained_context) {
   RopeSpec rope;
   rope.theta = RK_TRY(keys.number("rope.freq_base", 1.0, kLargestScale, 10000.0));
@@ -106,35 +110,71 @@ Result<RopeSpec> read_rope(const GgufFile& file, const ArchKeys& keys, int64_t t
     rope.factor = factor;
     rope.beta_fast = RK_TRY(keys.number("rope.scaling.yarn_beta_fast", 1e-6, 1e6, 32.0));
     rope.beta_slow = RK_TRY(keys.number("rope.scaling.yarn_beta_slow", 1e-6, 1e6, 1.0));
-    rope.attention_factor = attention * (factor > 1.0 ? 0.1 * std::log(factor) + 1.0 : 1.0);
+    // yarn_log_multiplier is what Hugging Face calls mscale_all_dim, beside an mscale of 1.
+    const double all_dim = RK_TRY(keys.number("rope.scaling.yarn_log_multiplier", 0, 1e6, 0.0));
+    const double implied = yarn_mscale(factor, 1.0) / yarn_mscale(factor, all_dim);
+    rope.attention_factor =
+        attention * RK_TRY(keys.number("rope.scaling.yarn_attn_factor", 1e-6, 1e6, implied));
     if (rope.original_context <= 0 || rope.theta <= 1.0)
       return input_error("{}: {}: yarn needs an original context and a theta above 1", file.name(),
                          keys.key("rope.scaling.type"));
   } else if (type == "linear") {
     if (factor != 1.0) rope.scaling = RopeSpec::Scaling::linear;
     rope.factor = factor;
+  } else if (type == "longrope") {
+    rope.attention_factor = attention;  // the factors are tensors
   } else if (type != "none") {
-    return input_error("{}: {} is \"{}\", expected none, linear or yarn", file.name(),
+    return input_error("{}: {} is \"{}\", expected none, linear, yarn or longrope", file.name(),
                        keys.key("rope.scaling.type"), type);
   }
   return rope;
 }
 
-// rope_freqs.weight, f32 [rotary_dim / 2]: divisors of the frequencies (Llama 3 scaling).
-Status read_rope_factors(const GgufModel& model, ModelConfig& config) {
-  const quant::SourceTensor* tensor = model.find_tensor("rope_freqs.weight");
-  if (tensor == nullptr) return {};
+// A tensor f32 [rotary_dim / 2] of divisors of the frequencies; empty where there is none.
+Result<std::vector<float>> factors_of(const GgufModel& model, const char* name) {
+  const quant::SourceTensor* tensor = model.find_tensor(name);
+  if (tensor == nullptr) return std::vector<float>();
   if (tensor->type != quant::SourceType::f32 || tensor->shape.size() != 1)
-    return input_error("{}: rope_freqs.weight: expected one row of F32, found {} dimensions of {}",
-                       model.head().name(), tensor->shape.size(), tensor->type_name);
+    return input_error("{}: {}: expected one row of F32, found {} dimensions of {}",
+                       model.head().name(), name, tensor->shape.size(), tensor->type_name);
   const auto count = static_cast<size_t>(tensor->shape[0]);
   std::vector<float> factors(count);
   for (size_t i = 0; i < count; ++i) {
     factors[i] = load_as<float>(tensor->data + i * sizeof(float));
     if (!(factors[i] > 0.0f) || std::isinf(factors[i]))
-      return input_error("{}: rope_freqs.weight[{}] is {}, expected a positive number",
-                         model.head().name(), i, factors[i]);
+      return input_error("{}: {}[{}] is {}, expected a positive number", model.head().name(), name,
+                         i, factors[i]);
   }
+  return factors;
+}
+
+// Phi-3's two sets, in files whose metadata need not name a scaling: original context and attention
+// factor are there all the same.
+Status read_long_rope(const GgufModel& model, const ArchKeys& keys, ModelConfig& config) {
+  const auto near = RK_TRY(factors_of(model, "rope_factors_short.weight"));
+  const auto far = RK_TRY(factors_of(model, "rope_factors_long.weight"));
+  if (near.empty() && far.empty()) return {};
+  const double attention = RK_TRY(keys.number("rope.scaling.attn_factor", 0, kLargestScale, 1.0));
+  for (LayerSpec& layer : config.layers) {
+    const auto pairs = static_cast<size_t>(layer.rope.rotary_dim / 2);
+    if (near.size() != pairs || far.size() != pairs)
+      return input_error(
+          "{}: rope_factors_short.weight and rope_factors_long.weight have {} and {} elements, "
+          "expected {} (half of the rotary dimensions)",
+          model.head().name(), near.size(), far.size(), pairs);
+    layer.rope.scaling = RopeSpec::Scaling::longrope;
+    layer.rope.attention_factor = attention;
+    layer.rope.factors = near;
+    layer.rope.long_factors = far;
+  }
+  return {};
+}
+
+// rope_freqs.weight: Llama 3 scaling.
+Status read_rope_factors(const GgufModel& model, ModelConfig& config) {
+  const auto factors = RK_TRY(factors_of(model, "rope_freqs.weight"));
+  const size_t count = factors.size();
+  if (count == 0) return {};
   bool used = false;
   for (LayerSpec& layer : config.layers) {
     if (static_cast<size_t>(layer.rope.rotary_dim) != 2 * count) continue;
@@ -186,7 +226,7 @@ Status read_layers(const GgufFile& file, const ArchKeys& keys, ModelConfig& conf
   rope.rotary_dim = static_cast<int>(rotary);
   RopeSpec sliding_rope = rope;
   const bool gemma3 = config.family == "gemma3";
-  if (gemma3 || keys.has("rope.freq_base_swa")) {
+  if (gemma3 || config.family == "olmo2" || keys.has("rope.freq_base_swa")) {
     sliding_rope = RopeSpec{};
     sliding_rope.rotary_dim = rope.rotary_dim;
     sliding_rope.theta = RK_TRY(
@@ -216,11 +256,39 @@ Status read_layers(const GgufFile& file, const ArchKeys& keys, ModelConfig& conf
     } else if (sliding[at]) {
       layer.kind = LayerKind::sliding;
       layer.window = window;
+    } else if (keys.has("attention.kv_lora_rank")) {
+      layer.kind = LayerKind::latent;
     }
     if (layer.kind != LayerKind::recurrent && layer.heads % layer.kv_heads != 0)
       return input_error("{}: layer {}: {} heads, expected a multiple of its {} KV heads",
                          file.name(), i, layer.heads, layer.kv_heads);
     config.layers.push_back(std::move(layer));
+  }
+  return {};
+}
+
+// What single architectures have beside the common keys.
+Status read_family(const GgufFile& file, const ArchKeys& keys, ModelConfig& config) {
+  const std::string& arch = config.family;
+  if (arch == "olmo2") {
+    config.qk_norm = false;
+    config.qk_norm_whole = true;
+  } else if (arch == "cohere2") {
+    config.norm = NormKind::layer;
+    config.logit_scale = static_cast<float>(RK_TRY(keys.number("logit_scale", -1e6, 1e6, 0.0)));
+    if (config.logit_scale == 0.0f)
+      return input_error("{}: the metadata lacks {}", file.name(), keys.key("logit_scale"));
+    for (LayerSpec& layer : config.layers)
+      if (layer.kind != LayerKind::sliding) layer.rope.rotary_dim = 0;
+  } else if (arch == "smollm3") {  // every fourth layer; the format has no key for it
+    for (size_t i = 3; i < config.layers.size(); i += 4) config.layers[i].rope.rotary_dim = 0;
+  } else if (arch == "mistral3") {
+    config.query_scale_beta =
+        static_cast<float>(RK_TRY(keys.number("attention.temperature_scale", 0.0, 1e6, 0.0)));
+    config.query_scale_context = config.layers.front().rope.original_context;
+    if (config.query_scale_beta != 0.0f && config.query_scale_context < 1)
+      return input_error("{}: {} without {}", file.name(), keys.key("attention.temperature_scale"),
+                         keys.key("rope.scaling.original_context_length"));
   }
   return {};
 }
@@ -257,6 +325,7 @@ Result<ModelConfig> gguf_config(const GgufModel& model) {
       RK_TRY(keys.number("attention.layer_norm_rms_epsilon", 0.0, 1.0, layer_norm)));
   config.vocab_size = RK_TRY(vocabulary(model, keys));
   RK_TRY(read_layers(file, keys, config));
+  RK_TRY(read_long_rope(model, keys, config));
   RK_TRY(read_rope_factors(model, config));
 
   const bool gemma = arch.starts_with("gemma");
@@ -266,19 +335,22 @@ Result<ModelConfig> gguf_config(const GgufModel& model) {
             : static_cast<float>(RK_TRY(keys.number("embedding_scale", 0.0, 1e6, 1.0)));
   const LayerSpec& first = config.layers.front();
   double query_dim = first.k_dim;
-  // Gemma 3 27B alone scales by hidden / heads instead of the head's size.
-  if (arch == "gemma3" && count == 62)
+  // The 27B models of Gemma 2 and 3 alone scale by hidden / heads instead of the head's size.
+  if ((arch == "gemma2" && count == 46) || (arch == "gemma3" && count == 62))
     query_dim = static_cast<double>(config.hidden / std::max(first.heads, 1));
   config.attention_scale = static_cast<float>(
       RK_TRY(keys.number("attention.scale", 0.0, 1e6, 1.0 / std::sqrt(std::max(query_dim, 1.0)))));
-  config.attention_softcap =
-      static_cast<float>(RK_TRY(keys.number("attn_logit_softcapping", 0.0, 1e6, 0.0)));
-  config.logit_softcap =
-      static_cast<float>(RK_TRY(keys.number("final_logit_softcapping", 0.0, 1e6, 0.0)));
-  config.tied_embeddings = model.complete ? model.find_tensor("output.weight") == nullptr : gemma;
+  const bool gemma2 = arch == "gemma2";
+  config.attention_softcap = static_cast<float>(
+      RK_TRY(keys.number("attn_logit_softcapping", 0.0, 1e6, gemma2 ? 50.0 : 0.0)));
+  config.logit_softcap = static_cast<float>(
+      RK_TRY(keys.number("final_logit_softcapping", 0.0, 1e6, gemma2 ? 30.0 : 0.0)));
+  const bool tied = gemma || arch == "cohere2";
+  config.tied_embeddings = model.complete ? model.find_tensor("output.weight") == nullptr : tied;
   config.qk_norm = arch == "gemma3" || arch == "qwen3" ||
                    model.find_tensor("blk.0.attn_q_norm.weight") != nullptr;
   config.attention_bias = model.find_tensor("blk.0.attn_q.bias") != nullptr;
+  RK_TRY(read_family(file, keys, config));
   return config;
 }
 

@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/families.h"
+#include "checkpoint/hf_families.h"
 #include "checkpoint/hf_layers.h"
 #include "checkpoint/hf_rope.h"
 #include "checkpoint/json_fields.h"
@@ -19,6 +20,7 @@ struct FamilyDefaults {
   const char* model_type;
   int64_t heads, kv_heads, head_dim, vocab, ffn, context;
   bool tied;
+  double eps = 1e-6;
 };
 constexpr FamilyDefaults kDefaults[] = {
     {"gemma3_text", 8, 4, 256, 262208, 9216, 131072, true},
@@ -26,6 +28,15 @@ constexpr FamilyDefaults kDefaults[] = {
     {"qwen3", 32, 0, 128, 151936, 22016, 32768, false},
     {"llama", 32, 0, 0, 32000, 11008, 2048, false},
     {"mistral", 32, 8, 0, 32000, 14336, 131072, false},
+    {"qwen2", 32, 32, 0, 151936, 22016, 32768, false},
+    {"gemma2", 8, 4, 256, 256000, 9216, 8192, true},
+    {"phi3", 32, 0, 0, 32064, 8192, 4096, false, 1e-5},
+    {"smollm3", 16, 4, 0, 128256, 11008, 32768, true},
+    {"olmo2", 32, 0, 0, 50304, 11008, 2048, false, 1e-5},
+    {"olmo3", 32, 0, 0, 50304, 11008, 2048, false, 1e-5},
+    {"cohere2", 64, 0, 0, 256000, 22528, 8192, true, 1e-5},
+    {"ministral", 32, 8, 0, 32000, 14336, 131072, false},
+    {"ministral3", 32, 8, 128, 131072, 14336, 262144, false, 1e-5},
 };
 
 FamilyDefaults defaults_of(const std::string& model_type) {
@@ -75,7 +86,7 @@ Result<Activation> read_activation(const JsonFields& text, const std::string& fa
 // Options of the known families that change the forward pass and are not supported.
 Status refuse_unsupported(const JsonFields& text, const std::string& family) {
   if (!is_known_family(family)) return {};
-  for (const char* key : {"mlp_bias", "use_bidirectional_attention"})
+  for (const char* key : {"mlp_bias", "lm_head_bias", "use_mrope", "use_bidirectional_attention"})
     if (RK_TRY(text.boolean(key)).value_or(false))
       return input_error("{}: {} = true is not supported for {}", text.where(), key, family);
   return {};
@@ -93,7 +104,7 @@ Result<double> attention_scale(const JsonFields& text, const std::string& family
   double query_dim = static_cast<double>(head_dim);
   if (family.starts_with("gemma"))
     query_dim = RK_TRY(text.number("query_pre_attn_scalar", 1e-6, 1e9))
-                    .value_or(family == "gemma3" ? 256.0 : query_dim);
+                    .value_or(family == "gemma2" || family == "gemma3" ? 256.0 : query_dim);
   return 1.0 / std::sqrt(query_dim);
 }
 
@@ -131,7 +142,7 @@ Result<ModelConfig> read_config(const Json& json) {
   config.trained_context = RK_TRY(text.integer("max_position_embeddings", 1, kLongestContext))
                                .value_or(defaults.context);
   config.norm_eps =
-      static_cast<float>(RK_TRY(text.number("rms_norm_eps", 0.0, 1.0)).value_or(1e-6));
+      static_cast<float>(RK_TRY(text.number("rms_norm_eps", 0.0, 1.0)).value_or(defaults.eps));
   config.activation = RK_TRY(read_activation(text, config.family));
   const bool gemma =
       config.family == "gemma" || config.family == "gemma2" || config.family == "gemma3";
@@ -160,6 +171,7 @@ Result<ModelConfig> read_config(const Json& json) {
         layer.donor >= 0 ? config.layers[static_cast<size_t>(layer.donor)] : layer;
     layer.rope = owner.kind == LayerKind::sliding ? rope.sliding : rope.full;
   }
+  RK_TRY(read_family(text, config));
   return config;
 }
 

@@ -38,14 +38,16 @@ Result<std::vector<std::string>> names_of(const JsonFields& config, const char* 
 
 // Layers named by index are attention, the others `other`.
 Result<std::vector<std::string>> indexed(const JsonFields& config, const char* key, size_t layers,
-                                         const char* other) {
+                                         const char* other, size_t first = 0) {
   std::vector<std::string> result(layers, other);
   const Json* list = config.find(key);
   if (!list->is_array()) return config.wrong(key, "an array of layer indices");
   for (const Json& entry : *list) {
-    if (!entry.is_number_unsigned() || entry.get<uint64_t>() >= layers)
-      return input_error("{}: {}: expected indices below {}", config.where(), key, layers);
-    result[entry.get<size_t>()] = "full_attention";
+    if (!entry.is_number_unsigned() || entry.get<uint64_t>() < first ||
+        entry.get<uint64_t>() - first >= layers)
+      return input_error("{}: {}: expected indices of {} layers, from {}", config.where(), key,
+                         layers, first);
+    result[entry.get<size_t>() - first] = "full_attention";
   }
   return result;
 }
@@ -92,6 +94,9 @@ Result<std::vector<std::string>> hybrid_types(const JsonFields& config, const st
                                .value_or(std::min<int64_t>(4, period - 1));
     return periodic(layers, period, offset, "mamba");
   }
+  if (const auto kimi = RK_TRY(config.object("linear_attn_config"));
+      kimi && kimi->has("full_attn_layers"))  // counted from 1
+    return indexed(*kimi, "full_attn_layers", layers, "linear_attention", 1);
   if (config.has("full_attention_interval") || type == "qwen3_next") {
     const int64_t interval =
         RK_TRY(config.integer("full_attention_interval", 1, kMostLayers)).value_or(4);
@@ -104,13 +109,14 @@ Result<std::vector<std::string>> hybrid_types(const JsonFields& config, const st
 Result<std::vector<std::string>> windowed_types(const JsonFields& config, const std::string& type,
                                                 int64_t window, size_t layers) {
   std::vector<std::string> full(layers, "full_attention");
-  if (window == 0 || type == "llama") return full;
+  if (window == 0 || type == "llama" || type == "smollm3") return full;
   if (type == "gemma3" || type == "gemma3_text" || config.has("sliding_window_pattern")) {
     const int64_t period =
         RK_TRY(config.integer("sliding_window_pattern", 1, kMostLayers)).value_or(6);
     return periodic(layers, period, period - 1, "sliding_attention");
   }
   if (type == "gemma2") return periodic(layers, 2, 1, "sliding_attention");
+  if (type == "cohere2" || type == "olmo3") return periodic(layers, 4, 3, "sliding_attention");
   const bool by_default = !type.starts_with("qwen");
   if (!RK_TRY(config.boolean("use_sliding_window")).value_or(by_default)) return full;
   // Qwen: the first max_window_layers see everything.
@@ -147,8 +153,9 @@ Status share_last_layers(const JsonFields& config, std::vector<LayerSpec>& layer
 
 Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
                         std::vector<LayerSpec>& layers) {
-  const int64_t window_default =
-      model_type.starts_with("gemma3") || model_type == "mistral" ? 4096 : 0;
+  int64_t window_default = model_type.starts_with("gemma3") ? 4096 : 0;
+  for (const char* type : {"mistral", "ministral", "gemma2", "cohere2", "olmo3", "qwen2"})
+    if (model_type == type) window_default = 4096;
   // null turns the window off; an absent key means the family's default.
   int64_t window = RK_TRY(config.integer("sliding_window", 0, kLongestContext)).value_or(0);
   if (config.json().is_object() && !config.json().contains("sliding_window"))
@@ -179,9 +186,12 @@ Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
       layer.kind = LayerKind::chunked;
       layer.window = chunk;
     } else {
-      layer.kind = LayerKind::recurrent;
+      const bool plain = types[i] == "mlp" || types[i] == "moe";  // Nemotron-H
+      layer.kind = plain ? LayerKind::cacheless : LayerKind::recurrent;
       layer.note = types[i];
     }
+    if (layer.kind == LayerKind::full && config.has("kv_lora_rank"))
+      layer.kind = LayerKind::latent;  // DeepSeek-V2 and V3, Kimi
   }
   return share_last_layers(config, layers);
 }

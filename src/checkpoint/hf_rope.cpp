@@ -1,6 +1,8 @@
 #include "checkpoint/hf_rope.h"
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "checkpoint/families.h"
 #include "checkpoint/limits.h"
@@ -37,6 +39,42 @@ Status read_yarn(const JsonFields& fields, RopeSpec& rope) {
   return {};
 }
 
+Result<std::vector<float>> read_factors(const JsonFields& fields, const char* key, int rotary_dim) {
+  const Json* list = fields.find(key);
+  const auto expected = fmt::format("an array of {} positive numbers", rotary_dim / 2);
+  if (list == nullptr || !list->is_array() || list->size() != static_cast<size_t>(rotary_dim / 2))
+    return fields.wrong(key, expected);
+  std::vector<float> factors;
+  for (const Json& entry : *list) {
+    factors.push_back(entry.is_number() ? entry.get<float>() : 0.0f);
+    if (!(factors.back() > 0.0f) || std::isinf(factors.back())) return fields.wrong(key, expected);
+  }
+  return factors;
+}
+
+// LongRoPE (Ding et al. 2024, arXiv 2402.13753), as Phi-3 and transformers have it.
+Status read_longrope(const JsonFields& fields, const Defaults& defaults, RopeSpec& rope) {
+  rope.scaling = RopeSpec::Scaling::longrope;
+  for (const char* key : {"short_mscale", "long_mscale"})
+    if (fields.has(key)) return fields.wrong(key, "none (attention_factor instead)");
+  rope.factors = RK_TRY(read_factors(fields, "short_factor", rope.rotary_dim));
+  rope.long_factors = RK_TRY(read_factors(fields, "long_factor", rope.rotary_dim));
+  const auto own =
+      RK_TRY(fields.integer("original_max_position_embeddings", 1, kLongestContext - 1));
+  rope.original_context = static_cast<int>(defaults.original_context.value_or(
+      own.value_or(defaults.family == "phi3" ? 4096 : defaults.context)));
+  if (rope.original_context < 2)
+    return input_error("{}: longrope scaling without original_max_position_embeddings",
+                       fields.where());
+  const double stretch =
+      RK_TRY(fields.number("factor", 1e-6, kLargestScale))
+          .value_or(static_cast<double>(defaults.context) / rope.original_context);
+  const double implied =
+      stretch > 1.0 ? std::sqrt(1.0 + std::log(stretch) / std::log(rope.original_context)) : 1.0;
+  rope.attention_factor = RK_TRY(fields.number("attention_factor", 1e-6, 1e6)).value_or(implied);
+  return {};
+}
+
 // One set of parameters: `fields` is a rope_scaling or rope_parameters object.
 Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
   RopeSpec rope;
@@ -55,11 +93,20 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
   auto type = RK_TRY(fields.text("rope_type"));
   if (!type) type = RK_TRY(fields.text("type"));
   if (!type || *type == "default") return rope;
+  if (known && (*type == "longrope" || *type == "su")) {
+    RK_TRY(read_longrope(fields, defaults, rope));
+    return rope;
+  }
+  if (known && fields.has("long_factor"))
+    return input_error("{}: \"{}\" scaling with long_factor, expected longrope", fields.where(),
+                       *type);
   const bool with_context = *type == "llama3" || *type == "yarn";
   if (*type != "linear" && !with_context) {
     if (!known) return rope;
-    return input_error("{}: RoPE scaling \"{}\", expected default, linear, llama3 or yarn",
-                       fields.where(), *type);
+    return input_error(
+        "{}: RoPE scaling \"{}\", expected default, linear, llama3, yarn or "
+        "longrope",
+        fields.where(), *type);
   }
   if (with_context) {
     const auto original =
@@ -98,9 +145,11 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
 Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family, int64_t head_dim,
                             int64_t context) {
   const bool gemma3 = family == "gemma3";
+  double theta = gemma3 ? 1e6 : 10000.0;
+  if (family == "smollm3") theta = 2e6;
+  if (family == "olmo3") theta = 500000.0;
   Defaults defaults{family, head_dim, std::min(context, kLongestContext - 1), 10000.0, 1.0, {}};
-  defaults.theta =
-      RK_TRY(config.number("rope_theta", 1.0, kLargestScale)).value_or(gemma3 ? 1e6 : 10000.0);
+  defaults.theta = RK_TRY(config.number("rope_theta", 1.0, kLargestScale)).value_or(theta);
   defaults.partial_rotary = RK_TRY(config.number("partial_rotary_factor", 0.0, 1.0)).value_or(1.0);
   defaults.original_context =
       RK_TRY(config.integer("original_max_position_embeddings", 1, kLongestContext - 1));
@@ -129,8 +178,8 @@ Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family,
     return rope;
   }
   rope.full = RK_TRY(read_one(parameters ? *parameters : scaling ? *scaling : none, defaults));
-  // Gemma 3 scales its full layers alone; elsewhere all layers share one embedding.
-  rope.sliding = gemma3 ? RK_TRY(read_one(none, local)) : rope.full;
+  // Gemma 3 and OLMo 3 scale their full layers alone; elsewhere all layers share one embedding.
+  rope.sliding = gemma3 || family == "olmo3" ? RK_TRY(read_one(none, local)) : rope.full;
   return rope;
 }
 

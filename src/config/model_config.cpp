@@ -13,6 +13,8 @@ const char* layer_kind_name(LayerKind kind) {
     case LayerKind::chunked: return "chunked";
     case LayerKind::shared: return "shared";
     case LayerKind::recurrent: return "recurrent";
+    case LayerKind::latent: return "latent";
+    case LayerKind::cacheless: return "cacheless";
   }
   return "?";
 }
@@ -51,7 +53,8 @@ std::vector<float> rope_frequencies(const RopeSpec& rope) {
   for (int i = 0; i < pairs; ++i) {
     double frequency = std::pow(rope.theta, -2.0 * i / rope.rotary_dim);
     switch (rope.scaling) {
-      case RopeSpec::Scaling::none: break;
+      case RopeSpec::Scaling::none:
+      case RopeSpec::Scaling::longrope: break;  // its factors follow
       case RopeSpec::Scaling::linear: frequency /= rope.factor; break;
       case RopeSpec::Scaling::llama3: frequency = llama3_frequency(rope, frequency); break;
       case RopeSpec::Scaling::yarn: {
@@ -65,6 +68,15 @@ std::vector<float> rope_frequencies(const RopeSpec& rope) {
     result[static_cast<size_t>(i)] = static_cast<float>(frequency);
   }
   return result;
+}
+
+void settle_long_rope(ModelConfig& config, int64_t length) {
+  for (LayerSpec& layer : config.layers) {
+    RopeSpec& rope = layer.rope;
+    if (!rope.long_factors.empty() && length > rope.original_context)
+      rope.factors = std::move(rope.long_factors);
+    rope.long_factors.clear();
+  }
 }
 
 }  // namespace ringkeep

@@ -14,24 +14,29 @@ enum class LayerKind {
   sliding,    // sees the last `window` tokens, its own included
   chunked,    // sees its own block of `window` tokens only
   shared,     // reads the cache of layer `donor`
-  recurrent,  // state-space or linear attention: known, not runnable, refused by plan with `note`
+  recurrent,  // state-space, linear attention, convolution: known, not runnable, refused by plan
+              // with `note`
+  latent,     // multi-head latent attention (DeepSeek): known, not runnable, likewise
+  cacheless,  // no attention at all (feed-forward only): known, not runnable, likewise
 };
 const char* layer_kind_name(LayerKind kind);  // "full", "sliding", ...
 
 // Rotary position embedding, half-split pairing (i, i + rotary_dim / 2).
 struct RopeSpec {
-  enum class Scaling { none, linear, llama3, yarn };
+  enum class Scaling { none, linear, llama3, yarn, longrope };
   int rotary_dim = 0;  // 0: no rotary embedding on this layer
   double theta = 10000.0;
   Scaling scaling = Scaling::none;
   double factor = 1.0;            // linear, llama3, yarn
-  int original_context = 0;       // llama3, yarn
+  int original_context = 0;       // llama3, yarn, longrope
   double low_freq_factor = 1.0;   // llama3
   double high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0;        // yarn
   double beta_slow = 1.0;         // yarn
-  double attention_factor = 1.0;  // multiplies cos and sin (yarn's mscale; 1 otherwise)
+  double attention_factor = 1.0;  // multiplies cos and sin (yarn's mscale, longrope; 1 otherwise)
   std::vector<float> factors;     // per pair: frequency divided by it (GGUF rope_freqs); or empty
+  // longrope: in place of `factors` beyond original_context; empty once settle_long_rope() chose.
+  std::vector<float> long_factors;
   bool operator==(const RopeSpec&) const = default;
 };
 // Angle per position of each pair, radians: [rotary_dim / 2]. Scaling applied.
@@ -41,7 +46,7 @@ struct LayerSpec {
   LayerKind kind = LayerKind::full;
   int64_t window = 0;  // sliding: tokens in sight; chunked: block size; else 0
   int donor = -1;      // shared: index of the layer whose cache is read
-  std::string note;    // recurrent: what the configuration calls it, e.g. "linear_attention"
+  std::string note;    // what the configuration calls it, e.g. "linear_attention"; or empty
   int heads = 0;
   int kv_heads = 0;
   int k_dim = 0;  // of one head
@@ -50,6 +55,7 @@ struct LayerSpec {
 };
 
 enum class Activation { silu, gelu_tanh };
+enum class NormKind { rms, layer };  // layer: the mean is taken off first; no bias
 
 struct ModelConfig {
   std::string family;  // "gemma3", "qwen3", "llama", "mistral"; models/ registers these
@@ -65,10 +71,20 @@ struct ModelConfig {
   float logit_softcap = 0.0f;      // 0: none
   bool tied_embeddings = false;
   bool qk_norm = false;               // RMS norm of each q and k head before RoPE
+  bool qk_norm_whole = false;         // OLMo: one RMS norm over all heads of q, one over those of k
   bool norm_weight_plus_one = false;  // stored norm weights are w - 1 (Gemma safetensors)
   bool attention_bias = false;        // q, k, v (and o where present) carry biases
-  int64_t trained_context = 0;        // 0: unknown
+  NormKind norm = NormKind::rms;      // of all norms but those of q and k
+  float logit_scale = 1.0f;           // Cohere: multiplies the logits
+  // Ministral 3: queries at position p are multiplied by 1 + beta ln(1 + floor(p / context)).
+  float query_scale_beta = 0.0f;  // 0: they are not
+  int64_t query_scale_context = 0;
+  int64_t trained_context = 0;  // 0: unknown
   std::vector<LayerSpec> layers;
 };
+
+// Settles on one set of longrope factors for positions below `length`: the long ones where that
+// exceeds the original context. Layers without are left alone.
+void settle_long_rope(ModelConfig& config, int64_t length);
 
 }  // namespace ringkeep

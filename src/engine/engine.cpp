@@ -37,6 +37,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   if (!plan.runnable()) return kv::refusal_error(plan);
   RK_TRY(models::check_family(checkpoint.config));
   RK_TRY(calibrated_balance(options.cache, checkpoint));
+  settle_long_rope(checkpoint.config, plan.max_length());
 
   std::unique_ptr<Engine> engine(new Engine());
   engine->state_ = std::make_unique<State>(std::move(checkpoint), ops, device);

@@ -38,6 +38,7 @@ Result<LoadedCache> Engine::load_cache(const std::string& path) {
   kv::SequenceId sequence = -1;
   if (RK_TRY(holds_mlx_cache(file.bytes(), path))) {
     const MlxCache cache = RK_TRY(parse_mlx_cache(file.bytes(), path));
+    RK_TRY(check_mlx_keys(config(), plan().max_length(), path));
     sequence = RK_TRY(restore_mlx_cache(s.access(), cache, path));
     loaded.length = cache.length;
     loaded.note = describe_rounding(cache);

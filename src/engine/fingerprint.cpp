@@ -32,6 +32,7 @@ std::string model_of(const checkpoint::Checkpoint& checkpoint) {
   for (const float value : {config.norm_eps, config.embedding_scale, config.attention_scale,
                             config.attention_softcap, config.logit_softcap})
     add_value(sum, value);
+  if (config.query_scale_beta != 0.0f) add_value(sum, config.query_scale_beta);
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
     add_text(sum, name);
     add_text(sum, tensor.type_name);
@@ -50,6 +51,7 @@ const char* scaling_name(RopeSpec::Scaling scaling) {
     case RopeSpec::Scaling::linear: return " linear";
     case RopeSpec::Scaling::llama3: return " llama3";
     case RopeSpec::Scaling::yarn: return " yarn";
+    case RopeSpec::Scaling::longrope: return " longrope";
   }
   return "";
 }

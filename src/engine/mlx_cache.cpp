@@ -123,6 +123,21 @@ Status fill(CacheAccess access, kv::SequenceId sequence, const MlxLayer& layer,
 
 }  // namespace
 
+Status check_mlx_keys(const ModelConfig& config, int64_t length, const std::string& name) {
+  if (config.family == "cohere2")
+    return make_error(ErrorKind::refused,
+                      "{}: mlx-lm's keys of {} pair channels 2i and 2i + 1, this program's i and "
+                      "i + half of the head",
+                      name, config.family);
+  for (const LayerSpec& layer : config.layers)
+    if (layer.rope.scaling == RopeSpec::Scaling::longrope && length <= layer.rope.original_context)
+      return make_error(ErrorKind::refused,
+                        "{}: mlx-lm's keys are turned by the long RoPE factors, this program uses "
+                        "those only beyond {} tokens (--ctx)",
+                        name, layer.rope.original_context);
+  return {};
+}
+
 Result<kv::SequenceId> restore_mlx_cache(CacheAccess access, const MlxCache& cache,
                                          const std::string& name) {
   const kv::KvPlan& plan = access.store.plan();

@@ -40,6 +40,10 @@ std::string describe_rounding(const MlxCache& cache);
 // not belong together.
 Result<MlxCache> parse_mlx_cache(std::span<const std::byte> bytes, const std::string& name);
 
+// Whether mlx-lm turns the keys of this model as this program does, for contexts up to `length`.
+// Errors (refused) begin with `name`.
+Status check_mlx_keys(const ModelConfig& config, int64_t length, const std::string& name);
+
 // A sequence with the rows of the file. Errors (refused) begin with `name` and say what differs.
 Result<kv::SequenceId> restore_mlx_cache(CacheAccess access, const MlxCache& cache,
                                          const std::string& name);

@@ -5,12 +5,16 @@
 namespace ringkeep::kv {
 namespace {
 
-constexpr int kClasses = 6;
+constexpr int kClasses = 8;
 constexpr int kFeatures = 8;
 
 constexpr const char* kYes = "";
 constexpr const char* kNoRecurrent =
-    "state-space and linear-attention layers are not supported yet";
+    "layers with a running state (state-space, linear attention, convolution) are not supported "
+    "yet";
+constexpr const char* kNoLatent =
+    "compressed latent rows (multi-head latent attention) are not supported yet";
+constexpr const char* kNoFeedForward = "layers without attention are not supported yet";
 constexpr const char* kNoRows = "its state is one running value without key-value rows to encode";
 constexpr const char* kNoBatch = "a running state cannot be held for several sequences yet";
 constexpr const char* kNoRollback = "a running state cannot be taken back to an earlier token";
@@ -35,6 +39,10 @@ constexpr Row kTable[kClasses] = {
     {CacheClass::recurrent,
      "recurrent",
      {kNoRecurrent, kNoRows, kNoBatch, kNoRollback, kNoShare, kNoReuse, kNoFile, kNoRecurrent}},
+    {CacheClass::latent,
+     "latent",
+     {kNoLatent, kNoLatent, kNoLatent, kNoLatent, kNoLatent, kNoLatent, kNoLatent, kNoLatent}},
+    {CacheClass::none, "none", {kNoFeedForward, kYes, kYes, kYes, kNoShare, kYes, kYes, kYes}},
 };
 constexpr const char* kFeatureNames[kFeatures] = {"run",   "quantize", "batch", "rollback",
                                                   "share", "reuse",    "save",  "images"};

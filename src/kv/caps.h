@@ -15,6 +15,8 @@ enum class CacheClass : uint8_t {
   chunked,    // ChunkedCache
   shared,     // SharedCache: another layer's, none of its own
   recurrent,  // RecurrentState: not supported yet
+  latent,     // LatentCache: not supported yet
+  none,       // nothing is cached; such layers are not supported yet
 };
 const char* cache_class_name(CacheClass cache);  // "full", "ring+keep", ...
 

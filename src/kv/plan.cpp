@@ -152,6 +152,8 @@ class Planner {
       case LayerKind::chunked: layer.cache = CacheClass::chunked; break;
       case LayerKind::shared: layer.cache = CacheClass::shared; break;
       case LayerKind::recurrent: layer.cache = CacheClass::recurrent; break;
+      case LayerKind::latent: layer.cache = CacheClass::latent; break;
+      case LayerKind::cacheless: layer.cache = CacheClass::none; break;
     }
     if (spec.kind == LayerKind::sliding || spec.kind == LayerKind::chunked) {
       if (spec.window < 1) {
@@ -165,7 +167,7 @@ class Planner {
     if (plan_.max_kv_size > 0) bound_window(layer);
     require_features(layer, spec);
     if (spec.kind == LayerKind::shared) return plan_shared(layer, spec);
-    if (spec.kind == LayerKind::recurrent) return;
+    if (!unsupported_reason(layer.cache, Feature::run).empty()) return;
     plan_geometry(layer, spec);
   }
 

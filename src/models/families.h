@@ -5,7 +5,7 @@
 
 namespace ringkeep::models {
 
-class Gemma3 final : public Decoder {
+class Gemma3 final : public Decoder {  // and Gemma 2
  public:
   using Decoder::Decoder;
 
@@ -13,7 +13,23 @@ class Gemma3 final : public Decoder {
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
 };
 
-class Llama final : public Decoder {  // and Mistral, Qwen 3
+class Llama final : public Decoder {  // and Mistral, Ministral 3, Qwen 2 and 3, Phi-3, SmolLM 3
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+};
+
+class Olmo final : public Decoder {  // 2 and 3
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+};
+
+class Cohere2 final : public Decoder {
  public:
   using Decoder::Decoder;
 

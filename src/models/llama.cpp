@@ -1,8 +1,10 @@
 // Llama 2 and 3 (Touvron et al. 2023, arXiv 2302.13971; Llama Team 2024, arXiv 2407.21783), Mistral
-// (Jiang et al. 2023, arXiv 2310.06825) and Qwen 3 dense (Qwen Team 2025, arXiv 2505.09388):
-// pre-norm, rotary embedding, grouped queries, SwiGLU. Mistral's sliding window is a matter of the
-// layers' specs, Qwen's norm of each q and k head of the weights that are there: attention() sees
-// to both.
+// (Jiang et al. 2023, arXiv 2310.06825), Ministral 3, Qwen 2 and 3 dense (Qwen Team 2024, arXiv
+// 2407.10671; 2025, arXiv 2505.09388), Phi-3 and 4 (Abdin et al. 2024, arXiv 2404.14219) and SmolLM
+// 3: pre-norm, rotary embedding, grouped queries, SwiGLU. Windows, layers without rotary embedding
+// and partial or scaled ones are a matter of the layers' specs; Qwen 3's norm of each q and k head
+// and Qwen 2's biases of the weights that are there; Ministral's scaled queries of the
+// configuration: attention() sees to all. Phi's fused matrices are cut when they are loaded.
 #include "models/families.h"
 
 namespace ringkeep::models {

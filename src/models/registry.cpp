@@ -21,10 +21,12 @@ struct Entry {
   const char* family;
   std::unique_ptr<Model> (*make)(Parts);
 };
-constexpr Entry kFamilies[] = {{"gemma3", make<Gemma3>},
-                               {"llama", make<Llama>},
-                               {"mistral", make<Llama>},
-                               {"qwen3", make<Llama>}};
+constexpr Entry kFamilies[] = {
+    {"gemma3", make<Gemma3>},    {"llama", make<Llama>},     {"mistral", make<Llama>},
+    {"qwen3", make<Llama>},      {"qwen2", make<Llama>},     {"gemma2", make<Gemma3>},
+    {"phi3", make<Llama>},       {"smollm3", make<Llama>},   {"olmo2", make<Olmo>},
+    {"olmo3", make<Olmo>},       {"cohere2", make<Cohere2>}, {"ministral", make<Llama>},
+    {"ministral3", make<Llama>}, {"mistral3", make<Llama>}};
 
 const Entry* find(const std::string& family) {
   for (const auto& entry : kFamilies)

@@ -164,6 +164,25 @@ WeightRows decode_rows(const SourceTensor& tensor, int64_t row0, int64_t count) 
   return out;
 }
 
+SourceTensor rows_of(const SourceTensor& tensor, int64_t row0, int64_t count) {
+  const int64_t rows = tensor.shape.empty() ? 0 : tensor.shape.front();
+  RK_CHECK(row0 >= 0 && count >= 0 && row0 + count <= rows, "rows {} + {} of {}", row0, count,
+           rows);
+  SourceTensor out = tensor;
+  out.shape.front() = count;
+  if (rows == 0) return out;
+  const size_t row_bytes = tensor.bytes / size_t(rows);
+  out.data += size_t(row0) * row_bytes;
+  out.bytes = size_t(count) * row_bytes;
+  if (tensor.type == SourceType::mlx_affine) {
+    const size_t scale_bytes =
+        size_t(row0 * (tensor.cols() / tensor.group)) * dense_size(tensor.scale_type);
+    out.scales += scale_bytes;
+    out.biases += scale_bytes;
+  }
+  return out;
+}
+
 std::vector<float> to_floats(const SourceTensor& tensor) {
   int64_t n = 1;
   for (const int64_t size : tensor.shape) n *= size;

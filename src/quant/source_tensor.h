@@ -57,6 +57,10 @@ Result<WeightSpec> spec_of(const SourceTensor& tensor);
 // Sizes were checked when the table was made; this cannot fail.
 WeightRows decode_rows(const SourceTensor& tensor, int64_t row0, int64_t count);
 
+// Rows [row0, row0 + count) as a tensor of its own, over the same memory. A vector's elements count
+// as rows.
+SourceTensor rows_of(const SourceTensor& tensor, int64_t row0, int64_t count);
+
 // Bytes of one row of this type with `cols` columns, or 0 when the block does not divide cols.
 size_t source_row_bytes(SourceType type, int64_t cols);
 

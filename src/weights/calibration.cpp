@@ -23,7 +23,8 @@ constexpr float kLargestFactor = 1.001e3f;
 std::string tensor_name(size_t layer) { return fmt::format("layers.{}.k_balance", layer); }
 
 bool owns_keys(const LayerSpec& layer) {
-  return layer.kind != LayerKind::shared && layer.kind != LayerKind::recurrent;
+  return layer.kind == LayerKind::full || layer.kind == LayerKind::sliding ||
+         layer.kind == LayerKind::chunked;
 }
 
 // A non-negative number in the metadata.
@@ -89,8 +90,8 @@ Result<std::string> norms_fingerprint(const checkpoint::Checkpoint& checkpoint) 
     digest.update(std::as_bytes(std::span(values)));
     return {};
   };
-  for (size_t i = 0; i < config.layers.size(); ++i)
-    RK_TRY(add(Part::attn_norm, static_cast<int>(i)));
+  const Part norm = branch_norms(config).attn ? Part::attn_norm : Part::post_attn_norm;
+  for (size_t i = 0; i < config.layers.size(); ++i) RK_TRY(add(norm, static_cast<int>(i)));
   RK_TRY(add(Part::final_norm, 0));
   return digest.hex();
 }

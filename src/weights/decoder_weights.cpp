@@ -1,8 +1,10 @@
 #include "weights/decoder_weights.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/log.h"
+#include "weights/fused.h"
 #include "weights/names.h"
 
 namespace ringkeep::weights {
@@ -16,14 +18,17 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 class Loader {
  public:
   Loader(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
-         const kernels::Ops& ops, kernels::Device& device)
+         const kernels::Ops& ops, kernels::Device& device, std::string prefix, FusedParts fused)
       : checkpoint_(checkpoint),
         config_(checkpoint.config),
         options_(options),
         ops_(ops),
         device_(device),
-        prefix_(find_prefix(checkpoint.table, checkpoint.format)),
-        progress_("loading weights", static_cast<double>(checkpoint.table.tensors.size())) {}
+        prefix_(std::move(prefix)),
+        fused_(std::move(fused)),
+        progress_("loading weights",
+                  static_cast<double>(checkpoint.table.tensors.size() + fused_.tensors.size() -
+                                      fused_.wholes.size())) {}
 
   // A required matrix [rows, cols].
   Status matrix(Part part, int layer, int64_t rows, int64_t cols, OwnedTensor& out,
@@ -59,9 +64,10 @@ class Loader {
     return keep(RK_TRY(values(part, layer, ".weight", size)), out);
   }
 
-  // A bias [size], where the checkpoint has one. `order`: see matrix().
+  // A bias [size], where the checkpoint has one or must have. `order`: see matrix().
   Status bias(Part part, int layer, int64_t size, OwnedVector& out, const RowOrder& order = {}) {
-    if (find(part, layer, ".bias") == nullptr) return {};
+    const bool must = config_.attention_bias && part != Part::o;
+    if (!must && find(part, layer, ".bias") == nullptr) return {};
     auto stored = RK_TRY(values(part, layer, ".bias", size));
     auto ordered = stored;
     for (size_t i = 0; i < order.size(); ++i) ordered[i] = stored[static_cast<size_t>(order[i])];
@@ -74,16 +80,34 @@ class Loader {
     return {};
   }
 
+  // A weight of a layer that nothing asked for belongs to a part of the model that is not computed.
+  Status refuse_leftovers() const {
+    const bool gguf = checkpoint_.format == checkpoint::Format::gguf;
+    const std::string layers = gguf ? "blk." : prefix_ + "layers.";
+    const std::string head_bias =
+        part_name(Part::lm_head, 0, config_, checkpoint_.format, prefix_) + ".bias";
+    for (const auto& [name, tensor] : checkpoint_.table.tensors) {
+      if (!name.starts_with(layers) && name != head_bias) continue;
+      if (used_.contains(name) || fused_.wholes.contains(name)) continue;
+      if (name.ends_with("rotary_emb.inv_freq")) continue;  // old files; it follows from the base
+      return input_error("{}: tensor {} is not part of a {} model as it is known here",
+                         checkpoint_.path, name, config_.family);
+    }
+    return {};
+  }
+
   size_t packed_bytes = 0;
 
  private:
-  const quant::SourceTensor* find(Part part, int layer, const char* suffix) const {
-    return checkpoint_.table.find(part_name(part, layer, config_, checkpoint_.format, prefix_) +
-                                  suffix);
+  const quant::SourceTensor* find(Part part, int layer, const char* suffix) {
+    const std::string name = part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix;
+    used_.insert(name);
+    const auto cut = fused_.tensors.find(name);
+    return cut != fused_.tensors.end() ? &cut->second : checkpoint_.table.find(name);
   }
 
   Result<const quant::SourceTensor*> required(Part part, int layer, const char* suffix,
-                                              const std::vector<int64_t>& shape) const {
+                                              const std::vector<int64_t>& shape) {
     const auto* source = find(part, layer, suffix);
     const std::string name = part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix;
     if (source == nullptr) return input_error("{}: tensor {} is missing", checkpoint_.path, name);
@@ -103,18 +127,21 @@ class Loader {
   const kernels::Ops& ops_;
   kernels::Device& device_;
   std::string prefix_;
+  FusedParts fused_;
+  std::set<std::string> used_;  // names that were asked for
   Progress progress_;
   double done_ = 0;
 };
 
-// llama.cpp stores q and k rows of Llama models for interleaved rotary pairs: row 2j + s of a head
-// holds our row s * dim / 2 + j.
-RowOrder undo_interleave(int heads, int dim) {
+// q and k rows stored for interleaved rotary pairs: row 2j + s of a head holds our row
+// s * pairs + j, for the first 2 * pairs rows of each.
+RowOrder undo_interleave(int heads, int dim, int pairs) {
   RowOrder order(static_cast<size_t>(heads) * static_cast<size_t>(dim));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   for (int h = 0; h < heads; ++h)
-    for (int j = 0; j < dim / 2; ++j)
+    for (int j = 0; j < pairs; ++j)
       for (int s = 0; s < 2; ++s)
-        order[static_cast<size_t>(h * dim + s * dim / 2 + j)] = h * dim + 2 * j + s;
+        order[static_cast<size_t>(h * dim + s * pairs + j)] = h * dim + 2 * j + s;
   return order;
 }
 
@@ -151,14 +178,22 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   const int64_t k_rows = static_cast<int64_t>(spec.kv_heads) * spec.k_dim;
   const int64_t v_rows = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
   RowOrder q_order, k_order;
-  if (checkpoint.format == checkpoint::Format::gguf &&
-      (config.family == "llama" || config.family == "mistral")) {
-    q_order = undo_interleave(spec.heads, spec.k_dim);
-    k_order = undo_interleave(spec.kv_heads, spec.k_dim);
+  // A layer without rotary embedding has no pairs: any order will do, as long as q and k agree.
+  if (interleaved_rows(config, checkpoint.format)) {
+    q_order = undo_interleave(spec.heads, spec.k_dim, spec.k_dim / 2);
+    k_order = undo_interleave(spec.kv_heads, spec.k_dim, spec.k_dim / 2);
   }
 
-  const auto attn_norm = RK_TRY(loader.values(Part::attn_norm, index, ".weight", hidden));
-  RK_TRY(loader.keep(attn_norm, layer.attn_norm));
+  const BranchNorms norms = branch_norms(config);
+  std::vector<float> attn_norm(static_cast<size_t>(hidden), 1.0f);
+  if (norms.attn) {
+    attn_norm = RK_TRY(loader.values(Part::attn_norm, index, ".weight", hidden));
+    RK_TRY(loader.keep(attn_norm, layer.attn_norm));
+  }
+  if (config.qk_norm_whole) {
+    RK_TRY(loader.vector(Part::q_norm, index, q_rows, layer.q_norm_whole));
+    RK_TRY(loader.vector(Part::k_norm, index, k_rows, layer.k_norm_whole));
+  }
   if (config.qk_norm) RK_TRY(load_qk_norms(loader, index, spec, attn_norm, layer, balance));
   RK_TRY(loader.matrix(Part::q, index, q_rows, hidden, layer.q, q_order));
   RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, k_order));
@@ -169,14 +204,14 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
   RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
   RK_TRY(loader.bias(Part::o, index, hidden, layer.o_bias));
-  RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
+  if (norms.ffn) RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
   RK_TRY(loader.matrix(Part::gate, index, config.ffn_hidden, hidden, layer.gate));
   RK_TRY(loader.matrix(Part::up, index, config.ffn_hidden, hidden, layer.up));
   RK_TRY(loader.matrix(Part::down, index, hidden, config.ffn_hidden, layer.down));
-  if (config.family.starts_with("gemma")) {
+  if (norms.post_attn)
     RK_TRY(loader.vector(Part::post_attn_norm, index, hidden, layer.post_attn_norm));
+  if (norms.post_ffn)
     RK_TRY(loader.vector(Part::post_ffn_norm, index, hidden, layer.post_ffn_norm));
-  }
   return {};
 }
 
@@ -186,12 +221,16 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
                                     const PackOptions& options, const kernels::Ops& ops,
                                     kernels::Device& device) {
   const ModelConfig& config = checkpoint.config;
-  Loader loader(checkpoint, options, ops, device);
+  std::string prefix = find_prefix(checkpoint.table, checkpoint.format);
+  FusedParts fused = RK_TRY(split_fused(checkpoint, prefix));
+  Loader loader(checkpoint, options, ops, device, std::move(prefix), std::move(fused));
   DecoderWeights weights;
   // The metadata was parsed; its pages need not stay beside the weights.
   for (const auto& file : checkpoint.table.files) file.drop(0, file.bytes().size());
   RK_TRY(loader.matrix(Part::embedding, 0, config.vocab_size, config.hidden, weights.embedding));
-  RK_TRY(loader.vector(Part::final_norm, 0, config.hidden, weights.final_norm));
+  auto final_norm = RK_TRY(loader.values(Part::final_norm, 0, ".weight", config.hidden));
+  for (float& value : final_norm) value *= config.logit_scale;  // it reaches the logits alone
+  RK_TRY(loader.keep(final_norm, weights.final_norm));
   if (!config.tied_embeddings)
     RK_TRY(loader.matrix(Part::lm_head, 0, config.vocab_size, config.hidden, weights.lm_head));
   weights.layers.resize(config.layers.size());
@@ -199,6 +238,7 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
   for (size_t i = 0; i < config.layers.size(); ++i)
     RK_TRY(
         load_layer(loader, checkpoint, static_cast<int>(i), weights.layers[i], weights.balance[i]));
+  RK_TRY(loader.refuse_leftovers());
   weights.packed_bytes = loader.packed_bytes;
   weights.decode_bytes =
       weights.packed_bytes - (weights.lm_head ? weights.embedding.buffer.size() : 0);

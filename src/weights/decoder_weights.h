@@ -16,7 +16,9 @@ struct LayerWeights {
   OwnedTensor q, k, v, o;  // [heads * k_dim, hidden], ..., [hidden, heads * v_dim]
   OwnedVector q_bias, k_bias, v_bias, o_bias;
   OwnedVector q_norm, k_norm;  // [k_dim]
-  OwnedVector post_attn_norm;  // [hidden] Gemma: on the branch, before the residual sum
+  // OLMo: [heads * k_dim], [kv_heads * k_dim]
+  OwnedVector q_norm_whole, k_norm_whole;
+  OwnedVector post_attn_norm;  // [hidden] Gemma, OLMo: on the branch, before the residual sum
   OwnedVector ffn_norm;        // [hidden]
   OwnedTensor gate, up, down;  // [ffn, hidden], [ffn, hidden], [hidden, ffn]
   OwnedVector post_ffn_norm;   // [hidden]

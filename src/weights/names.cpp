@@ -1,5 +1,8 @@
 #include "weights/names.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace ringkeep::weights {
 namespace {
 
@@ -21,12 +24,14 @@ const char* gguf_name(Part part) {
     case Part::up: return "ffn_up";
     case Part::down: return "ffn_down";
     case Part::post_ffn_norm: return "post_ffw_norm";
+    case Part::qkv: return "attn_qkv";
+    case Part::gate_up: return "ffn_up";
   }
   return "";
 }
 
-// In Gemma post_attention_layernorm is a norm of the branch; elsewhere it is the norm before the
-// FFN.
+// In Gemma and OLMo post_attention_layernorm is a norm of the branch; elsewhere it is the norm
+// before the FFN.
 const char* hf_name(Part part, bool gemma) {
   switch (part) {
     case Part::embedding: return "embed_tokens";
@@ -45,6 +50,8 @@ const char* hf_name(Part part, bool gemma) {
     case Part::up: return "mlp.up_proj";
     case Part::down: return "mlp.down_proj";
     case Part::post_ffn_norm: return "post_feedforward_layernorm";
+    case Part::qkv: return "self_attn.qkv_proj";
+    case Part::gate_up: return "mlp.gate_up_proj";
   }
   return "";
 }
@@ -52,6 +59,22 @@ const char* hf_name(Part part, bool gemma) {
 bool model_wide(Part part) { return part <= Part::final_norm; }
 
 }  // namespace
+
+BranchNorms branch_norms(const ModelConfig& config) {
+  if (config.family.starts_with("gemma")) return {true, true, true, true};
+  if (config.family.starts_with("olmo")) return {false, true, false, true};
+  if (config.family == "cohere2") return {.ffn = false};  // one norm for both branches
+  return {};
+}
+
+bool interleaved_rows(const ModelConfig& config, checkpoint::Format format) {
+  if (config.family == "cohere2") return true;  // as it was trained
+  // llama.cpp's converter reorders these.
+  constexpr const char* kReordered[] = {"llama", "mistral", "mistral3", "smollm3"};
+  return format == checkpoint::Format::gguf &&
+         std::find(std::begin(kReordered), std::end(kReordered), config.family) !=
+             std::end(kReordered);
+}
 
 std::string part_name(Part part, int layer, const ModelConfig& config, checkpoint::Format format,
                       const std::string& prefix) {

@@ -24,7 +24,19 @@ enum class Part {
   up,
   down,
   post_ffn_norm,
+  qkv,      // q, k and v in one matrix
+  gate_up,  // gate and up in one matrix
 };
+
+// Which norms of [hidden] a family has around its two branches.
+struct BranchNorms {
+  bool attn = true, post_attn = false;
+  bool ffn = true, post_ffn = false;
+};
+BranchNorms branch_norms(const ModelConfig& config);
+
+// Whether q and k rows are stored for interleaved rotary pairs (2i, 2i + 1).
+bool interleaved_rows(const ModelConfig& config, checkpoint::Format format);
 
 // The name of a part without ".weight" / ".bias"; `layer` is ignored for model-wide parts. `prefix`
 // is what Hugging Face names begin with (find_prefix).

@@ -183,7 +183,7 @@ TEST(HfConfig, HybridsNameTheirRecurrentLayers) {
   EXPECT_EQ(notes(config), (Notes{"conv", "full", "conv", "conv"}));
   config = base("nemotron_h");
   config["hybrid_override_pattern"] = "M*-M";
-  EXPECT_EQ(notes(config), (Notes{"mamba", "full", "mlp", "mamba"}));
+  EXPECT_EQ(notes(config), (Notes{"mamba", "full", "cacheless", "mamba"}));
   EXPECT_EQ(notes(base("falcon_h1"))[3], "attention + mamba");
   config = base("gemma3n_text");
   config["sliding_window"] = 8;
@@ -194,6 +194,105 @@ TEST(HfConfig, HybridsNameTheirRecurrentLayers) {
   EXPECT_EQ(shared.layers[2].kind, LayerKind::shared);
   EXPECT_EQ(shared.layers[2].donor, 1);
   EXPECT_EQ(shared.layers[3].donor, 0);
+}
+
+TEST(HfConfig, DefaultsOfTheDenseFamilies) {
+  json config = base("qwen2");
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 16;
+  config["max_window_layers"] = 3;
+  ModelConfig model = parsed(config);
+  EXPECT_TRUE(model.attention_bias);
+  EXPECT_EQ(model.layers[2].kind, LayerKind::full);
+  EXPECT_EQ(model.layers[3].window, 16);
+
+  config = base("gemma2");  // absent soft-caps have the family's values, null is none
+  model = parsed(config);
+  EXPECT_EQ(model.attention_softcap, 50.0f);
+  EXPECT_EQ(model.logit_softcap, 30.0f);
+  EXPECT_EQ(model.layers[0].window, 4096);
+  EXPECT_EQ(model.layers[1].kind, LayerKind::full);
+  EXPECT_FLOAT_EQ(model.attention_scale, 1.0f / 16.0f);
+  config["attn_logit_softcapping"] = config["final_logit_softcapping"] = nullptr;
+  EXPECT_EQ(parsed(config).attention_softcap, 0.0f);
+  EXPECT_EQ(parsed(config).logit_softcap, 0.0f);
+
+  model = parsed(base("olmo3"));
+  EXPECT_TRUE(model.qk_norm_whole);
+  EXPECT_EQ(model.layers[0].window, 4096);
+  EXPECT_EQ(model.layers[3].kind, LayerKind::full);
+  EXPECT_FALSE(parsed(base("olmo2")).layers[0].window);
+
+  model = parsed(base("cohere2"));
+  EXPECT_EQ(model.norm, NormKind::layer);
+  EXPECT_FLOAT_EQ(model.logit_scale, 0.0625f);
+  EXPECT_EQ(model.layers[2].rope.rotary_dim, 16);
+  EXPECT_EQ(model.layers[3].rope.rotary_dim, 0);  // the full one
+  EXPECT_TRUE(model.tied_embeddings);
+
+  config = base("smollm3");
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 16;
+  model = parsed(config);
+  EXPECT_EQ(model.layers[2].rope.theta, 2e6);
+  EXPECT_EQ(model.layers[2].kind, LayerKind::full);
+  EXPECT_EQ(model.layers[3].rope.rotary_dim, 0);
+  EXPECT_EQ(model.layers[3].window, 16);
+
+  config = base("ministral3");
+  config["rope_parameters"] = {{"rope_type", "yarn"},
+                               {"factor", 16.0},
+                               {"rope_theta", 1e6},
+                               {"mscale", 1.0},
+                               {"mscale_all_dim", 1.0},
+                               {"llama_4_scaling_beta", 0.1},
+                               {"original_max_position_embeddings", 512}};
+  model = parsed(config);
+  EXPECT_EQ(model.layers[0].rope.attention_factor, 1.0);
+  EXPECT_FLOAT_EQ(model.query_scale_beta, 0.1f);
+  EXPECT_EQ(model.query_scale_context, 512);
+}
+
+// Phi-4-mini's proportions: 96 of 128 channels turn, the attention factor follows from the ratio of
+// the contexts.
+TEST(HfConfig, LongRope) {
+  json config = base("phi3");
+  config["head_dim"] = 16;
+  config["partial_rotary_factor"] = 0.75;
+  config["original_max_position_embeddings"] = 128;
+  config["rope_scaling"] = {{"type", "longrope"},
+                            {"short_factor", {1, 1, 1, 1, 1, 1.5}},
+                            {"long_factor", {1, 2, 3, 4, 5, 6}}};
+  const RopeSpec rope = parsed(config).layers[1].rope;
+  EXPECT_EQ(rope.rotary_dim, 12);
+  EXPECT_EQ(rope.original_context, 128);
+  EXPECT_EQ(rope.factors[5], 1.5f);
+  EXPECT_EQ(rope.long_factors[5], 6.0f);
+  EXPECT_DOUBLE_EQ(rope.attention_factor, std::sqrt(1.0 + std::log(8.0) / std::log(128.0)));
+  config["rope_scaling"]["type"] = "su";
+  EXPECT_EQ(parsed(config).layers[1].rope, rope);
+  config["rope_scaling"]["type"] = "yarn";
+  EXPECT_INPUT_ERROR(parse_hf_config(config.dump()), "\"yarn\" scaling with long_factor");
+  config["rope_scaling"] = {{"type", "su"}, {"short_factor", {1}}, {"long_factor", {1}}};
+  EXPECT_INPUT_ERROR(parse_hf_config(config.dump()), "an array of 6 positive numbers");
+}
+
+TEST(HfConfigRefuses, OptionsOfFamiliesThatAreNotThere) {
+  const auto with = [](const char* family, const char* key, const json& value) {
+    json config = base(family);
+    config[key] = value;
+    return parse_hf_config(config.dump());
+  };
+  EXPECT_INPUT_ERROR(with("cohere2", "use_qk_norm", true), "use_qk_norm = true is not supported");
+  EXPECT_INPUT_ERROR(with("cohere2", "layer_norm_bias", true), "layer_norm_bias");
+  EXPECT_INPUT_ERROR(with("cohere2", "use_parallel_block", false), "use_parallel_block = false");
+  EXPECT_INPUT_ERROR(with("cohere2", "rotary_pct", 0.5), "rotary_pct = 0.5");
+  EXPECT_INPUT_ERROR(with("phi3", "lm_head_bias", true), "lm_head_bias");
+  EXPECT_INPUT_ERROR(with("qwen2", "use_mrope", true), "use_mrope");
+  EXPECT_INPUT_ERROR(with("smollm3", "no_rope_layers", {1, 0}),
+                     "no_rope_layers: expected an array of 4 flags");
+  EXPECT_INPUT_ERROR(with("smollm3", "no_rope_layers", {1, 0, "x", 1}), "no_rope_layers[2]");
+  EXPECT_INPUT_ERROR(with("ministral3", "rope_theta", 1e6), "expected rope_parameters");
 }
 
 TEST(HfConfig, PythonsInfinityIsRead) {
@@ -223,8 +322,9 @@ TEST(HfConfigRefuses, WhatItCannotRead) {
   EXPECT_INPUT_ERROR(with("num_hidden_layers", "4"), "found \"4\"");
   EXPECT_INPUT_ERROR(with("hidden_size", -1), "hidden_size");
   EXPECT_INPUT_ERROR(with("num_key_value_heads", 3), "multiple of num_key_value_heads 3");
+  EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "dynamic"}}), "RoPE scaling \"dynamic\"");
   EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "longrope"}}),
-                     "RoPE scaling \"longrope\"");
+                     "short_factor: expected an array of 8 positive numbers, found nothing");
   EXPECT_INPUT_ERROR(with("rope_scaling", {{"rope_type", "llama3"}}), "without a factor");
   EXPECT_INPUT_ERROR(with("hidden_act", "relu2"), "activation \"relu2\"");
   EXPECT_INPUT_ERROR(with("mlp_bias", true), "mlp_bias");

@@ -65,5 +65,26 @@ TEST(Rope, YarnKeepsPairsThatTurnOften) {
   expect_by_parts(rope, 4096.0 / 1.0 * step * step, 4096.0 / 32.0 / step / step);
 }
 
+TEST(Rope, LongFactorsBeyondTheOriginalContext) {
+  ModelConfig config;
+  config.layers.resize(2);
+  config.layers[0].rope = {.rotary_dim = 4,
+                           .scaling = RopeSpec::Scaling::longrope,
+                           .original_context = 100,
+                           .factors = {1.0f, 2.0f},
+                           .long_factors = {4.0f, 8.0f}};
+  config.layers[1].rope = {.rotary_dim = 4, .factors = {3.0f, 3.0f}};
+  for (const int64_t length : {100, 101}) {
+    ModelConfig settled = config;
+    settle_long_rope(settled, length);
+    const bool beyond = length > 100;
+    const std::vector<float> chosen = beyond ? std::vector{4.0f, 8.0f} : std::vector{1.0f, 2.0f};
+    EXPECT_EQ(settled.layers[0].rope.factors, chosen);
+    EXPECT_TRUE(settled.layers[0].rope.long_factors.empty());
+    EXPECT_EQ(settled.layers[1].rope, config.layers[1].rope);
+    EXPECT_FLOAT_EQ(rope_frequencies(settled.layers[0].rope)[1], beyond ? 0.01f / 8 : 0.01f / 2);
+  }
+}
+
 }  // namespace
 }  // namespace ringkeep

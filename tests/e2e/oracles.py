@@ -8,15 +8,44 @@ import numpy as np
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "models"
 
 
+def missing_windows(config) -> tuple:
+    """Windows of the layers (None: full) of families that mlx-lm runs without them; else empty."""
+    kind, n, window = config["model_type"], config["num_hidden_layers"], config.get("sliding_window")
+    if kind in ("mistral", "phi3") and window:
+        return (window,) * n
+    if kind == "qwen2" and config["use_sliding_window"]:
+        return tuple(window if i >= config["max_window_layers"] else None for i in range(n))
+    if kind == "gemma2":
+        return tuple(None if i % 2 else window for i in range(n))
+    return ()
+
+
+class _Windowed:
+    """A layer that is given the mask of its own window."""
+
+    def __init__(self, layer, mask):
+        self.layer, self.mask = layer, mask
+
+    def __getattr__(self, name):
+        return getattr(self.layer, name)
+
+    def __call__(self, h, mask=None, cache=None):
+        return self.layer(h, self.mask, cache)
+
+
 @functools.cache
 def mlx_logits(folder, tokens: tuple) -> np.ndarray:
     """mlx-lm's forward over all tokens at once, no cache, float32: [tokens, vocab]."""
     import mlx.core as mx
+    from mlx_lm.models.base import create_causal_mask
     from mlx_lm.utils import load_model
 
     mx.set_default_device(mx.cpu)
-    model, _ = load_model(pathlib.Path(folder))
+    model, config = load_model(pathlib.Path(folder))
     model.set_dtype(mx.float32)
+    layers = model.model.layers
+    for i, window in enumerate(missing_windows(config)):
+        layers[i] = _Windowed(layers[i], create_causal_mask(len(tokens), window_size=window))
     return np.array(model(mx.array([tokens]))[0].astype(mx.float32))
 
 

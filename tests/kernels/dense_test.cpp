@@ -37,7 +37,8 @@ TEST_P(Dense, RmsNorm) {
     const auto x = random(static_cast<size_t>(rows * cols), 1, 5.0f);
     const auto weight = random(static_cast<size_t>(cols), 2);
     const auto residual = random(static_cast<size_t>(rows * cols), 3);
-    for (const bool with : {false, true}) {
+    for (const int kind : {0, 1, 2, 3}) {
+      const bool with = kind % 2 == 1;  // weights and a residual
       std::vector<float> want(x.size());
       RmsNormParams p{.x = x.data(),
                       .x_stride = cols,
@@ -45,6 +46,7 @@ TEST_P(Dense, RmsNorm) {
                       .cols = cols,
                       .weight = with ? weight.data() : nullptr,
                       .eps = 1e-6f,
+                      .centred = kind >= 2 && cols > 1,
                       .residual = with ? residual.data() : nullptr,
                       .y = want.data(),
                       .y_stride = cols};
@@ -65,6 +67,35 @@ TEST_P(Dense, RmsNorm) {
           ASSERT_EQ(alone[static_cast<size_t>(i)], got[static_cast<size_t>(5 * cols + i)])
               << kernel.name;
       }
+    }
+  }
+}
+
+// LayerNorm by its definition: mean 0 and variance 1, whatever is added to all channels.
+TEST_P(Dense, CentredNormHasNoMean) {
+  const int64_t rows = 3, cols = 200;
+  auto x = random(static_cast<size_t>(rows * cols), 1, 5.0f);
+  for (float& value : x) value += 40.0f;
+  for (const auto& kernel : ops_.rms_norm) {
+    std::vector<float> y(x.size());
+    kernel.run({.x = x.data(),
+                .x_stride = cols,
+                .rows = rows,
+                .cols = cols,
+                .eps = 0.0f,
+                .centred = true,
+                .y = y.data(),
+                .y_stride = cols},
+               exec_);
+    for (int64_t r = 0; r < rows; ++r) {
+      double sum = 0, squares = 0;
+      for (int64_t i = 0; i < cols; ++i) {
+        const double value = y[static_cast<size_t>(r * cols + i)];
+        sum += value;
+        squares += value * value;
+      }
+      EXPECT_NEAR(sum / cols, 0.0, 1e-5) << kernel.name;
+      EXPECT_NEAR(squares / cols, 1.0, 1e-5) << kernel.name;
     }
   }
 }
@@ -119,6 +150,14 @@ TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
       expect_close(scaled, scaled_want, 4e-6f, kernel.name);
       for (size_t i = static_cast<size_t>(2 * pairs); i < static_cast<size_t>(dim); ++i)
         ASSERT_EQ(scaled[i], x[i] * weights[i]);  // beyond the rotated channels of the first head
+      // A factor of the row comes last.
+      const auto factors = random(static_cast<size_t>(rows), 10);
+      auto by_row = x;
+      scale.transform.row_scale = factors.data();
+      scale.x = by_row.data();
+      kernel.run(scale, exec_);
+      for (size_t i = 0; i < by_row.size(); ++i)
+        ASSERT_EQ(by_row[i], scaled[i] * factors[i / static_cast<size_t>(heads * dim)]);
       p.transform.weight = nullptr;  // rotation alone leaves the length of each head as it is
       auto rotated = x;
       p.x = rotated.data();

@@ -53,7 +53,11 @@ TEST(KvAppend, NormsAndRotatesKOnTheWayIn) {
         scaled.weight_stride = dim;
         HeadTransform norm_only = normed;
         norm_only.cos = norm_only.sin = nullptr;
-        for (const HeadTransform& transform : {HeadTransform{}, rope, normed, scaled, norm_only}) {
+        const auto factors = gaussian(kTokens, 7);
+        HeadTransform by_row = rope;
+        by_row.row_scale = factors.data();
+        for (const HeadTransform& transform :
+             {HeadTransform{}, rope, normed, scaled, norm_only, by_row}) {
           Cache fused(backend.ops, exec, g, kTokens, 3, hot);
           Cache parts(backend.ops, exec, g, kTokens, 3, hot);
           fused.append(backend.ops.kv_append, exec, 0, kTokens, transform);

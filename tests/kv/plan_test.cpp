@@ -201,6 +201,23 @@ TEST(Plan, RecurrentLayersAreRefusedByName) {
   EXPECT_THAT(plan_of(hybrid_model(), {}).refusals, SizeIs(9));
 }
 
+TEST(Plan, LatentAndCachelessLayersAreRefusedByName) {
+  LayerSpec latent = full(), plain = full();
+  latent.kind = LayerKind::latent;
+  plain.kind = LayerKind::cacheless;
+  plain.note = "mlp";
+  const KvPlan plan = plan_of(model({full(), latent, plain}), with_bits("8"));
+  const auto& refusals = plan.refusals;
+  ASSERT_THAT(refusals, SizeIs(3));  // run and quantize; a layer without a cache: run alone
+  EXPECT_EQ(refusals[0].layer, 1);
+  EXPECT_EQ(refusals[0].cache, "latent");
+  EXPECT_THAT(refusals[0].reason, HasSubstr("multi-head latent attention"));
+  EXPECT_EQ(refusals[1].feature, "quantize");
+  EXPECT_EQ(refusals[2].layer, 2);
+  EXPECT_EQ(refusals[2].cache, "none");
+  EXPECT_EQ(refusals[2].reason, "'mlp' layer: layers without attention are not supported yet");
+}
+
 TEST(Plan, SharedLayersHoldNothing) {
   const KvPlan plan = plan_of(model({sliding(512), full(), shared(0), shared(1)}), with_bits("4"));
   ASSERT_TRUE(plan.runnable());
@@ -506,13 +523,14 @@ TEST(Plan, TableForAPerson) {
 }
 
 TEST(Caps, EveryCellHasAnAnswer) {
-  for (int c = 0; c < 6; ++c)
+  for (int c = 0; c < 8; ++c)
     for (int f = 0; f < 8; ++f) {
       const auto cache = static_cast<CacheClass>(c);
       const auto feature = static_cast<Feature>(f);
       EXPECT_STRNE(cache_class_name(cache), "");
       EXPECT_STRNE(feature_name(feature), "");
-      EXPECT_FALSE(cache == CacheClass::recurrent && unsupported_reason(cache, feature).empty());
+      for (const CacheClass unsupported : {CacheClass::recurrent, CacheClass::latent})
+        EXPECT_FALSE(cache == unsupported && unsupported_reason(cache, feature).empty());
     }
   for (const CacheClass cache : {CacheClass::full, CacheClass::bounded, CacheClass::ring,
                                  CacheClass::chunked, CacheClass::shared})

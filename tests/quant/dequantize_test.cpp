@@ -99,6 +99,23 @@ TEST(Dequantize, AnyRangeOfRowsIsPartOfTheWhole) {
   }
 }
 
+TEST(RowsOf, ATensorOverPartOfTheMemory) {
+  for (const auto& golden : goldens()) {
+    SCOPED_TRACE(title(golden));
+    const int64_t cols = golden.tensor.cols(), count = golden.tensor.rows() - 1;
+    const SourceTensor part = rows_of(golden.tensor, 1, count);
+    EXPECT_THAT(part.shape, testing::ElementsAre(count, cols));
+    EXPECT_THAT(to_floats(part),
+                testing::ElementsAreArray(golden.values.begin() + cols, golden.values.end()));
+  }
+  const float values[] = {1, 2, 3, 4};
+  SourceTensor bias;
+  bias.shape = {4};
+  bias.data = reinterpret_cast<const std::byte*>(values);
+  bias.bytes = sizeof(values);
+  EXPECT_THAT(to_floats(rows_of(bias, 1, 2)), testing::ElementsAre(2.0f, 3.0f));
+}
+
 TEST(Dequantize, MlxScalesOfEveryTypeMeanTheirValue) {
   for (auto& golden : goldens()) {
     if (golden.tensor.type != SourceType::mlx_affine) continue;

@@ -51,7 +51,8 @@ struct EmbedParams {
   float* out = nullptr;  // [rows, hidden]
 };
 
-// y = x / sqrt(mean(x^2) + eps) * weight (+ residual). y may be x or residual.
+// y = x / sqrt(mean(x^2) + eps) * weight (+ residual). y may be x or residual. `centred`: the mean
+// of x is taken off first (LayerNorm without a bias).
 struct RmsNormParams {
   const float* x = nullptr;  // [rows, cols], row stride x_stride
   int64_t x_stride = 0;
@@ -59,6 +60,7 @@ struct RmsNormParams {
   int64_t cols = 0;
   const float* weight = nullptr;  // [cols] or null (1)
   float eps = 1e-6f;
+  bool centred = false;
   const float* residual = nullptr;  // [rows, cols] row stride y_stride, or null
   float* y = nullptr;               // [rows, cols], row stride y_stride
   int64_t y_stride = 0;
@@ -77,7 +79,7 @@ struct RopeTableParams {
 
 // What the heads of q and k go through before attention, each by itself: an RMS norm (q and k
 // norms) or a mere multiplication by weights, then the rotary embedding: pair (i, i + pairs) of the
-// first 2 * pairs channels is rotated; the rest are left alone.
+// first 2 * pairs channels is rotated; the rest are left alone. Last comes a factor of the row.
 struct HeadTransform {
   const float* weight = nullptr;  // [heads or 1, dim], null: neither norm nor multiplication
   int64_t weight_stride = 0;      // 0: one weight for all heads; dim: one per head
@@ -86,6 +88,7 @@ struct HeadTransform {
   const float* cos = nullptr;  // [rows, pairs], null: no rotation
   const float* sin = nullptr;
   int64_t pairs = 0;
+  const float* row_scale = nullptr;  // [rows] multiplies the whole head, null: 1
 };
 
 // x [rows, heads, dim], in place.

@@ -29,9 +29,9 @@ inline void for_rows(Exec& exec, int64_t rows, int64_t elements_per_row, const B
 
 void rms_norm(const RmsNormParams& p, Exec& exec) {
   for_rows(exec, p.rows, p.cols, [&](int64_t r) {
-    NormRow(p.x + r * p.x_stride, p.weight,
-            p.residual != nullptr ? p.residual + r * p.y_stride : nullptr, p.y + r * p.y_stride,
-            p.cols, p.eps);
+    const float* x = p.x + r * p.x_stride;
+    NormRow(x, p.weight, p.residual != nullptr ? p.residual + r * p.y_stride : nullptr,
+            p.y + r * p.y_stride, p.cols, p.eps, p.centred ? Mean(x, p.cols) : 0.0f);
   });
 }
 

@@ -6,23 +6,26 @@
 namespace ringkeep::kernels::ref {
 namespace {
 
-// RMSNorm (Zhang & Sennrich 2019). The mean of squares is a float64 sum.
+// RMSNorm (Zhang & Sennrich 2019), of x less `mean`. The mean of squares is a float64 sum.
 void norm_row(const float* x, const float* weight, const float* residual, float* y, int64_t cols,
-              float eps) {
+              float eps, float mean = 0.0f) {
   double sum = 0.0;
-  for (int64_t i = 0; i < cols; ++i) sum += static_cast<double>(x[i]) * x[i];
+  for (int64_t i = 0; i < cols; ++i) sum += std::pow(static_cast<double>(x[i]) - mean, 2);
   const float scale = static_cast<float>(1.0 / std::sqrt(sum / static_cast<double>(cols) + eps));
   for (int64_t i = 0; i < cols; ++i) {
-    const float value = x[i] * scale * (weight != nullptr ? weight[i] : 1.0f);
+    const float value = (x[i] - mean) * scale * (weight != nullptr ? weight[i] : 1.0f);
     y[i] = residual != nullptr ? residual[i] + value : value;
   }
 }
 
 void rms_norm(const RmsNormParams& p, Exec& exec) {
   exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
-    norm_row(p.x + r * p.x_stride, p.weight,
-             p.residual != nullptr ? p.residual + r * p.y_stride : nullptr, p.y + r * p.y_stride,
-             p.cols, p.eps);
+    const float* x = p.x + r * p.x_stride;
+    double sum = 0.0;
+    for (int64_t i = 0; i < p.cols && p.centred; ++i) sum += x[i];
+    norm_row(x, p.weight, p.residual != nullptr ? p.residual + r * p.y_stride : nullptr,
+             p.y + r * p.y_stride, p.cols, p.eps,
+             static_cast<float>(sum / static_cast<double>(p.cols)));
   });
 }
 
@@ -75,15 +78,15 @@ void transform_head(const HeadTransform& t, int64_t row, int64_t head, int dim, 
     if (t.normalize) norm_row(x, weight, nullptr, x, dim, t.eps);
     for (int i = 0; i < dim && !t.normalize; ++i) x[i] *= weight[i];
   }
-  if (t.cos == nullptr) return;
-  const float* cos = t.cos + row * t.pairs;
-  const float* sin = t.sin + row * t.pairs;
-  for (int64_t i = 0; i < t.pairs; ++i) {
+  for (int64_t i = 0; i < t.pairs && t.cos != nullptr; ++i) {
+    const float cos = t.cos[row * t.pairs + i];
+    const float sin = t.sin[row * t.pairs + i];
     const float a = x[i];
     const float b = x[i + t.pairs];
-    x[i] = a * cos[i] - b * sin[i];
-    x[i + t.pairs] = b * cos[i] + a * sin[i];
+    x[i] = a * cos - b * sin;
+    x[i + t.pairs] = b * cos + a * sin;
   }
+  for (int i = 0; i < dim && t.row_scale != nullptr; ++i) x[i] *= t.row_scale[row];
 }
 
 void add_dense_kernels(Ops& ops) {

@@ -47,6 +47,7 @@ size_t carve(Activations& a, std::byte* memory, const ModelConfig& config, int64
   carver.take(a.logits, kMaxLogitRows * config.vocab_size);
   carver.take(a.tokens, rows);
   carver.take(a.positions, rows);
+  if (config.query_scale_beta != 0.0f) carver.take(a.query_scale, rows);
   carver.take(a.non_finite, 1);
   return carver.used;
 }

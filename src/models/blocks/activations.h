@@ -31,6 +31,7 @@ struct Activations {
   float* logits = nullptr;       // [kMaxLogitRows, vocab]
   int32_t* tokens = nullptr;     // [rows]
   int32_t* positions = nullptr;  // [rows]
+  float* query_scale = nullptr;  // [rows]; null where queries have none
   int32_t* non_finite = nullptr;
 };
 

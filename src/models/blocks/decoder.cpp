@@ -1,5 +1,7 @@
 #include "models/blocks/decoder.h"
 
+#include <cmath>
+
 #include "models/blocks/cached_attention.h"
 
 namespace ringkeep::models {
@@ -28,10 +30,35 @@ void Decoder::norm(const float* x, const weights::OwnedVector& weight, const flo
                                       .cols = config_.hidden,
                                       .weight = weight.data(),
                                       .eps = config_.norm_eps,
+                                      .centred = config_.norm == NormKind::layer,
                                       .residual = residual,
                                       .y = y,
                                       .y_stride = config_.hidden},
                step.exec);
+}
+
+void Decoder::norm_whole(float* x, const weights::OwnedVector& weight, Step& step) {
+  if (weight.size == 0) return;
+  kernels::run(ops_.rms_norm,
+               kernels::RmsNormParams{.x = x,
+                                      .x_stride = weight.size,
+                                      .rows = step.rows,
+                                      .cols = weight.size,
+                                      .weight = weight.data(),
+                                      .eps = config_.norm_eps,
+                                      .y = x,
+                                      .y_stride = weight.size},
+               step.exec);
+}
+
+void Decoder::fill_query_scale(const Batch& batch, kernels::Device& device) {
+  std::vector<float> scale;  // [rows]
+  for (const int32_t position : batch.positions) {
+    const double turns = std::floor(position / static_cast<double>(config_.query_scale_context));
+    scale.push_back(static_cast<float>(1.0 + config_.query_scale_beta * std::log1p(turns)));
+  }
+  device.copy_in(reinterpret_cast<std::byte*>(a_.query_scale), scale.data(),
+                 sizeof(float) * scale.size());
 }
 
 void Decoder::add_branch(Step& step) {
@@ -63,21 +90,25 @@ void Decoder::apply(const kernels::HeadTransform& transform, float* x, int heads
                step.exec);
 }
 
-void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
+void Decoder::attention(int index, const weights::LayerWeights& w, const float* in, Step& step) {
   const LayerSpec& spec = config_.layers[static_cast<size_t>(index)];
   const int64_t q_width = static_cast<int64_t>(spec.heads) * spec.k_dim;
   const int64_t k_width = static_cast<int64_t>(spec.kv_heads) * spec.k_dim;
   const int64_t v_width = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
   const int64_t attn_width = static_cast<int64_t>(spec.heads) * spec.v_dim;
 
-  linear(a_.h, config_.hidden,
+  linear(in, config_.hidden,
          {LinearOutput{&w.q.tensor, w.q_bias.data(), a_.q, q_width},
           LinearOutput{&w.k.tensor, w.k_bias.data(), a_.k, k_width},
           LinearOutput{&w.v.tensor, w.v_bias.data(), a_.v, v_width}},
          step);
+  norm_whole(a_.q, w.q_norm_whole, step);
+  norm_whole(a_.k, w.k_norm_whole, step);
   const QkNorms& norms = qk_norms_[static_cast<size_t>(index)];
   const kernels::HeadTransform k_transform = transform(norms.k(w), index);
-  apply(transform(norms.q(w), index), a_.q, spec.heads, spec.k_dim, step);
+  kernels::HeadTransform q_transform = transform(norms.q(w), index);
+  q_transform.row_scale = a_.query_scale;
+  apply(q_transform, a_.q, spec.heads, spec.k_dim, step);
   cached_attention({.layer = index,
                     .heads = spec.heads,
                     .q = a_.q,
@@ -97,9 +128,9 @@ void Decoder::attention(int index, const weights::LayerWeights& w, Step& step) {
          {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step);
 }
 
-void Decoder::feed_forward(const weights::LayerWeights& w, Step& step) {
+void Decoder::feed_forward(const weights::LayerWeights& w, const float* in, Step& step) {
   const int64_t ffn = config_.ffn_hidden;
-  linear(a_.h, config_.hidden,
+  linear(in, config_.hidden,
          {LinearOutput{&w.gate.tensor, nullptr, a_.gate, ffn},
           LinearOutput{&w.up.tensor, nullptr, a_.up, ffn}},
          step);
@@ -142,6 +173,7 @@ Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exe
                  sizeof(int32_t) * batch.positions.size());
   device.copy_in(reinterpret_cast<std::byte*>(a_.non_finite), &zero, sizeof(zero));
 
+  if (a_.query_scale != nullptr) fill_query_scale(batch, device);
   ropes_.fill(a_.positions, rows, ops_, exec);
   kernels::run(ops_.embed,
                kernels::EmbedParams{.table = &weights_.embedding.tensor,
@@ -179,6 +211,7 @@ void Decoder::logits(std::span<const int64_t> rows, float* out, kernels::Exec& e
                                       .cols = config_.hidden,
                                       .weight = weights_.final_norm.data(),
                                       .eps = config_.norm_eps,
+                                      .centred = config_.norm == NormKind::layer,
                                       .y = a_.picked,
                                       .y_stride = config_.hidden},
                exec);

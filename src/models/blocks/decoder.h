@@ -41,19 +41,23 @@ class Decoder : public Model {
   // One transformer layer: a_.x [rows, hidden] in and out.
   virtual void layer(int index, const weights::LayerWeights& w, Step& step) = 0;
 
-  // y = RMSNorm(x) * weight (+ residual); all [rows, hidden].
+  // y = norm(x) * weight (+ residual), of the kind that the model has; all [rows, hidden].
   void norm(const float* x, const weights::OwnedVector& weight, const float* residual, float* y,
             Step& step);
-  // a_.x += RMSNorm(a_.branch) * weight
+  // a_.x += norm(a_.branch) * weight
   void add_normed(const weights::OwnedVector& weight, Step& step) {
     norm(a_.branch, weight, a_.x, a_.x, step);
   }
   void add_branch(Step& step);  // a_.x += a_.branch
-  // a_.h -> q, k, v -> (q and k norms) -> RoPE -> cache -> attention -> o -> a_.branch; k meets its
-  // norm and RoPE on the way into the cache
-  void attention(int index, const weights::LayerWeights& w, Step& step);
-  // a_.h -> down(act(gate) * up) -> a_.branch
-  void feed_forward(const weights::LayerWeights& w, Step& step);
+  // a_.h, or in [rows, hidden], -> q, k, v -> (q and k norms) -> RoPE -> cache -> attention -> o ->
+  // a_.branch; k meets its norm and RoPE on the way into the cache
+  void attention(int index, const weights::LayerWeights& w, Step& step) {
+    attention(index, w, a_.h, step);
+  }
+  void attention(int index, const weights::LayerWeights& w, const float* in, Step& step);
+  // a_.h, or in [rows, hidden], -> down(act(gate) * up) -> a_.branch
+  void feed_forward(const weights::LayerWeights& w, Step& step) { feed_forward(w, a_.h, step); }
+  void feed_forward(const weights::LayerWeights& w, const float* in, Step& step);
 
   ModelConfig config_;
   weights::DecoderWeights weights_;
@@ -65,6 +69,11 @@ class Decoder : public Model {
   // y = x W^T of every row of the step.
   void linear(const float* x, int64_t x_stride,
               std::initializer_list<kernels::LinearOutput> outputs, Step& step);
+  // x = RMSNorm(x) * weight over all heads, in place; x [rows, weight.size]. Nothing without
+  // weights.
+  void norm_whole(float* x, const weights::OwnedVector& weight, Step& step);
+  // Ministral 3's factors of the queries of a step, into a_.query_scale.
+  void fill_query_scale(const Batch& batch, kernels::Device& device);
   kernels::HeadTransform transform(const HeadScale& scale, int index) const;
   // x [rows, heads, dim], in place
   void apply(const kernels::HeadTransform& transform, float* x, int heads, int dim, Step& step);
