@@ -4,7 +4,8 @@
 Needs torch and transformers. One .npz a checkpoint: logits [tokens, vocab] float32, the token ids,
 the fingerprint of the weights and the versions that made them.
 
-    make_transformers_goldens.py tests/golden/models
+    make_transformers_goldens.py tests/golden/models            # every spec
+    make_transformers_goldens.py tests/golden/models gemma4     # some
 """
 
 import pathlib
@@ -26,7 +27,7 @@ def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     made_by = f"transformers {transformers.__version__}, torch {torch.__version__}, float32 CPU, eager"
-    for spec in SPECS.values():
+    for spec in [SPECS[name] for name in sys.argv[2:] or SPECS]:
         tensors = make_tensors(spec)
         with tempfile.TemporaryDirectory() as folder:
             write_hf(folder, tensors, spec.config)

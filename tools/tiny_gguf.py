@@ -3,6 +3,7 @@
 import gguf
 import numpy as np
 
+import tiny_gemma4
 from tiny_specs import TinySpec, is_gemma
 
 _NAMES = {
@@ -10,13 +11,17 @@ _NAMES = {
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    **tiny_gemma4.GGUF_NAMES,
 }
-_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-_ARCHITECTURES = {"gemma3_text": "gemma3", "qwen3": "qwen3", "llama": "llama"}
+_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+        **tiny_gemma4.GGUF_TOP}
+_ARCHITECTURES = {"gemma3_text": "gemma3", "gemma4_text": "gemma4", "qwen3": "qwen3", "llama": "llama"}
 
 
 def gguf_name(name: str, gemma: bool) -> str:
     """blk.3.attn_q.weight of model.layers.3.self_attn.q_proj.weight."""
+    if name.endswith(".layer_scalar"):
+        return f"blk.{name.split('.')[2]}.layer_output_scale.weight"
     stem, kind = name.rsplit(".", 1)
     if stem in _TOP:
         return f"{_TOP[stem]}.{kind}"
@@ -55,8 +60,12 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
     writer.add_context_length(c["max_position_embeddings"])
     writer.add_embedding_length(c["hidden_size"])
     writer.add_block_count(c["num_hidden_layers"])
-    writer.add_feed_forward_length(c["intermediate_size"])
     writer.add_head_count(c["num_attention_heads"])
+    if c["model_type"] == "gemma4_text":
+        writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
+        writer.add_vocab_size(c["vocab_size"])
+        return tiny_gemma4.add_gguf_metadata(writer, c)
+    writer.add_feed_forward_length(c["intermediate_size"])
     writer.add_head_count_kv(c["num_key_value_heads"])
     writer.add_key_length(c["head_dim"])
     writer.add_value_length(c["head_dim"])
@@ -99,6 +108,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, vocab_size: int):
 def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: str, splits=0):
     """Writes the model and returns the weights as a reader will see them, under HF names."""
     c, gemma = spec.config, is_gemma(spec)
+    less_one = c["model_type"] == "gemma3_text"  # norm weights in Hugging Face files
     kind = gguf.GGMLQuantizationType[type_name]
     writer = gguf.GGUFWriter(str(path), _ARCHITECTURES[c["model_type"]],
                              split_max_tensors=splits, small_first_shard=False)
@@ -106,7 +116,7 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
     _add_vocabulary(writer, c["vocab_size"])
     seen = {}
     for name, tensor in tensors.items():
-        stored = tensor + np.float32(1.0) if gemma and name.endswith("norm.weight") else tensor
+        stored = tensor + np.float32(1.0) if less_one and name.endswith("norm.weight") else tensor
         heads = {"q_proj": c["num_attention_heads"], "k_proj": c["num_key_value_heads"]}.get(
             name.split(".")[-2]) if c["model_type"] == "llama" else None
         if heads:
@@ -125,6 +135,8 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
         seen[name] = np.ascontiguousarray(decoded)
     if (c.get("rope_scaling") or {}).get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_factors(c))
+    if c["model_type"] == "gemma4_text":
+        writer.add_tensor("rope_freqs.weight", tiny_gemma4.gguf_rope_factors(c))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -8,8 +8,8 @@
 
 namespace ringkeep::checkpoint {
 
-inline constexpr std::array<std::string_view, 4> kFamilies = {"gemma3", "llama", "mistral",
-                                                              "qwen3"};
+inline constexpr std::array<std::string_view, 5> kFamilies = {"gemma3", "gemma4", "llama",
+                                                              "mistral", "qwen3"};
 
 inline bool is_known_family(std::string_view family) {
   return std::find(kFamilies.begin(), kFamilies.end(), family) != kFamilies.end();

@@ -47,16 +47,18 @@ struct LayerSpec {
   int k_dim = 0;  // of one head
   int v_dim = 0;
   RopeSpec rope;
+  int64_t ffn_hidden = 0;  // 0: ModelConfig::ffn_hidden
+  bool v_from_k = false;   // no V projection: V is the K projection's output, before k's norm
 };
 
 enum class Activation { silu, gelu_tanh };
 
 struct ModelConfig {
-  std::string family;  // "gemma3", "qwen3", "llama", "mistral"; models/ registers these
+  std::string family;  // "gemma3", "gemma4", "qwen3", ...; models/ registers these
   std::string name;    // for people
   int64_t vocab_size = 0;
   int64_t hidden = 0;
-  int64_t ffn_hidden = 0;
+  int64_t ffn_hidden = 0;  // of the widest layer
   float norm_eps = 1e-6f;
   Activation activation = Activation::silu;
   float embedding_scale = 1.0f;    // Gemma: sqrt(hidden)
@@ -67,8 +69,17 @@ struct ModelConfig {
   bool qk_norm = false;               // RMS norm of each q and k head before RoPE
   bool norm_weight_plus_one = false;  // stored norm weights are w - 1 (Gemma safetensors)
   bool attention_bias = false;        // q, k, v (and o where present) carry biases
+  bool v_norm = false;                // RMS norm of each v head, without a weight
   int64_t trained_context = 0;        // 0: unknown
+  int64_t layer_embedding = 0;        // per-layer embeddings: channels of each layer; 0: none
+  int experts = 0;                    // of each layer; 0: none
+  int experts_used = 0;               // by a token
+  int64_t expert_hidden = 0;
   std::vector<LayerSpec> layers;
 };
+
+inline int64_t ffn_hidden_of(const ModelConfig& config, const LayerSpec& layer) {
+  return layer.ffn_hidden > 0 ? layer.ffn_hidden : config.ffn_hidden;
+}
 
 }  // namespace ringkeep

@@ -13,6 +13,18 @@ class Gemma3 final : public Decoder {
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
 };
 
+class Gemma4 final : public Decoder {
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void before_layers(Step& step) override;
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+  void add_layer_embedding(int index, const weights::LayerWeights& w, Step& step);
+
+  std::vector<float> table_rows_;  // [rows, layers * layer_embedding] on the host
+};
+
 class Llama final : public Decoder {  // and Mistral, Qwen 3
  public:
   using Decoder::Decoder;

@@ -22,6 +22,7 @@ struct Entry {
   std::unique_ptr<Model> (*make)(Parts);
 };
 constexpr Entry kFamilies[] = {{"gemma3", make<Gemma3>},
+                               {"gemma4", make<Gemma4>},
                                {"llama", make<Llama>},
                                {"mistral", make<Llama>},
                                {"qwen3", make<Llama>}};
@@ -47,10 +48,20 @@ Status check_family(const ModelConfig& config) {
   return {};
 }
 
+Status check_experts(const ModelConfig& config) {
+  if (config.experts > 0)
+    return input_error(
+        "model family '{}' with {} experts a layer, {} of them for a token, cannot run yet: its "
+        "dense models can",
+        config.family, config.experts, config.experts_used);
+  return {};
+}
+
 Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoint,
                                           const ModelOptions& options, const kernels::Ops& ops,
                                           kernels::Device& device) {
   RK_TRY(check_family(checkpoint.config));
+  RK_TRY(check_experts(checkpoint.config));
   auto weights = RK_TRY(weights::load_decoder(checkpoint, options.pack, ops, device));
   auto activations = RK_TRY(Activations::allocate(checkpoint.config, options.max_rows, device));
   auto ropes = RK_TRY(RopeTables::create(checkpoint.config, options.max_rows, device));

@@ -10,7 +10,10 @@ namespace ringkeep::weights {
 enum class Part {
   embedding,
   lm_head,
-  final_norm,  // model-wide
+  final_norm,
+  layer_embedding,   // per-layer embeddings: the table,
+  layer_model_proj,  // what the token's embedding adds to them,
+  layer_model_norm,  // and the norm of that; so far model-wide
   attn_norm,
   q,
   k,
@@ -24,6 +27,10 @@ enum class Part {
   up,
   down,
   post_ffn_norm,
+  layer_gate,       // of the per-layer embedding
+  layer_proj,       // back to hidden
+  layer_proj_norm,  // of that branch
+  out_scale,        // one number that multiplies the layer's output
 };
 
 // The name of a part without ".weight" / ".bias"; `layer` is ignored for model-wide parts. `prefix`
