@@ -17,6 +17,7 @@ import pathlib
 
 import numpy as np
 
+from tiny_gemma4 import make_gemma4_tensors
 from tiny_specs import SPECS, TinySpec, has_bias, has_qk_norm, is_gemma, is_olmo
 
 
@@ -59,6 +60,8 @@ def _fuse(tensors, prefix, parts, whole):
 def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
     """All tensors under Hugging Face names, float32."""
     c, rng = spec.config, _Stream(spec.seed)
+    if c["model_type"] == "gemma4_text":
+        return make_gemma4_tensors(c, rng)
     hidden, ffn, head_dim = c["hidden_size"], c["intermediate_size"], c["head_dim"]
     q_rows = c["num_attention_heads"] * head_dim
     kv_rows = c["num_key_value_heads"] * head_dim

@@ -3,6 +3,7 @@
 import gguf
 import numpy as np
 
+import tiny_gemma4
 from tiny_specs import TinySpec, is_gemma, is_olmo
 
 _NAMES = {
@@ -11,16 +12,20 @@ _NAMES = {
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
+    **tiny_gemma4.GGUF_NAMES,
 }
-_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-_ARCHITECTURES = {"gemma3_text": "gemma3", "qwen3": "qwen3", "llama": "llama", "qwen2": "qwen2",
-                  "gemma2": "gemma2", "phi3": "phi3", "smollm3": "smollm3", "olmo3": "olmo2",
-                  "cohere2": "cohere2", "ministral3": "mistral3"}
+_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+        **tiny_gemma4.GGUF_TOP}
+_ARCHITECTURES = {"gemma3_text": "gemma3", "gemma4_text": "gemma4", "qwen3": "qwen3", "llama": "llama",
+                  "qwen2": "qwen2", "gemma2": "gemma2", "phi3": "phi3", "smollm3": "smollm3",
+                  "olmo3": "olmo2", "cohere2": "cohere2", "ministral3": "mistral3"}
 _INTERLEAVED = ("llama", "smollm3", "ministral3")  # q and k, by the converter
 
 
 def gguf_name(name: str, post_norms: bool) -> str:
     """blk.3.attn_q.weight of model.layers.3.self_attn.q_proj.weight."""
+    if name.endswith(".layer_scalar"):
+        return f"blk.{name.split('.')[2]}.layer_output_scale.weight"
     stem, kind = name.rsplit(".", 1)
     if stem in _TOP:
         return f"{_TOP[stem]}.{kind}"
@@ -69,8 +74,12 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
     writer.add_context_length(c["max_position_embeddings"])
     writer.add_embedding_length(c["hidden_size"])
     writer.add_block_count(c["num_hidden_layers"])
-    writer.add_feed_forward_length(c["intermediate_size"])
     writer.add_head_count(c["num_attention_heads"])
+    if c["model_type"] == "gemma4_text":
+        writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
+        writer.add_vocab_size(c["vocab_size"])
+        return tiny_gemma4.add_gguf_metadata(writer, c)
+    writer.add_feed_forward_length(c["intermediate_size"])
     writer.add_head_count_kv(c["num_key_value_heads"])
     kind = c["model_type"]
     if kind != "phi3":
@@ -133,6 +142,7 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
     """Writes the model and returns the weights as a reader will see them, under HF names."""
     c, gemma = spec.config, is_gemma(spec)
     post_norms = gemma or is_olmo(spec)
+    less_one = c["model_type"] in ("gemma2", "gemma3_text")  # norm weights in Hugging Face files
     kind = gguf.GGMLQuantizationType[type_name]
     writer = gguf.GGUFWriter(str(path), _ARCHITECTURES[c["model_type"]],
                              split_max_tensors=splits, small_first_shard=False)
@@ -140,7 +150,7 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
     _add_vocabulary(writer, c["vocab_size"])
     seen = {}
     for name, tensor in tensors.items():
-        stored = tensor + np.float32(1.0) if gemma and name.endswith("norm.weight") else tensor
+        stored = tensor + np.float32(1.0) if less_one and name.endswith("norm.weight") else tensor
         heads = {"q_proj": c["num_attention_heads"], "k_proj": c["num_key_value_heads"]}.get(
             name.split(".")[-2]) if c["model_type"] in _INTERLEAVED else None
         if heads:
@@ -163,6 +173,8 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
         if key in (c.get("rope_scaling") or {}):
             writer.add_tensor(f"rope_factors_{key.removesuffix('_factor')}.weight",
                               np.float32(c["rope_scaling"][key]))
+    if c["model_type"] == "gemma4_text":
+        writer.add_tensor("rope_freqs.weight", tiny_gemma4.gguf_rope_factors(c))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

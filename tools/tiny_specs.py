@@ -49,6 +49,21 @@ def _gemma3(layers, pattern, head_dim, rope_scaling):
                    final_logit_softcapping=None)
 
 
+def _gemma4(kinds, **more):
+    return _config("gemma4_text", "Gemma4ForCausalLM", len(kinds), 4, 2, 64, True,
+                   hidden_size=64, hidden_activation="gelu_pytorch_tanh", sliding_window=WINDOW,
+                   layer_types=[{"s": "sliding_attention", "f": "full_attention"}[k] for k in kinds],
+                   **{"global_head_dim": 128, "num_global_key_value_heads": None,
+                      "attention_k_eq_v": False, "attention_bias": False, "num_kv_shared_layers": 0,
+                      "use_double_wide_mlp": False, "hidden_size_per_layer_input": 0,
+                      "vocab_size_per_layer_input": VOCAB, "enable_moe_block": False,
+                      "final_logit_softcapping": 8.0, "rope_parameters": {
+                          "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0,
+                                             "partial_rotary_factor": 0.25},
+                          "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+                      **more})
+
+
 def _llama(layers, heads, kv_heads, head_dim, tied, **more):
     return _config("llama", "LlamaForCausalLM", layers, heads, kv_heads, head_dim, tied,
                    hidden_act="silu", mlp_bias=False,
@@ -85,6 +100,11 @@ SPECS = {spec.name: spec for spec in [
     TinySpec("gemma3", _gemma3(6, 3, 64, {"rope_type": "linear", "factor": 8.0}), 11),
     # The published pattern, five sliding layers to one full one.
     TinySpec("gemma3_pattern6", _gemma3(7, 6, 128, None), 12),
+    # Values from raw keys and fewer KV heads on full layers, as in 12B and 31B.
+    TinySpec("gemma4", _gemma4("ssfssf", attention_k_eq_v=True, num_global_key_value_heads=1), 14),
+    # Per-layer embeddings, and the last layers share caches, as in E2B.
+    TinySpec("gemma4_e", _gemma4("sfssfssf", num_kv_shared_layers=3, use_double_wide_mlp=True,
+                                 hidden_size_per_layer_input=64), 15),
     TinySpec("qwen3", _config("qwen3", "Qwen3ForCausalLM", 4, 4, 2, 128, False,
                               hidden_act="silu", rope_theta=1000000.0, rope_scaling=None,
                               attention_bias=False, use_sliding_window=False,

@@ -20,8 +20,7 @@ double decode_bytes(const engine::Engine& engine, const kv::KvPlan& plan, int64_
   auto bytes = static_cast<double>(engine.decode_weight_bytes());
   for (const kv::LayerPlan& layer : plan.layers) {
     // A shared layer reads its donor's rows.
-    const auto& stored =
-        layer.donor >= 0 ? plan.layers[static_cast<size_t>(layer.donor)] : layer;
+    const auto& stored = layer.donor >= 0 ? plan.layers[static_cast<size_t>(layer.donor)] : layer;
     const int64_t rows = rows_in_sight(stored, length);
     int64_t hot = 0;  // of them, in the hot tier: the page of the last token and the one before
     if (stored.hot_group >= 0) {
@@ -78,8 +77,7 @@ class Copy {
 };
 
 double per_second(int64_t count, Clock::time_point start) {
-  return static_cast<double>(count) /
-         std::chrono::duration<double>(Clock::now() - start).count();
+  return static_cast<double>(count) / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ struct BenchRow {
   std::string codec;
   int64_t depth = 0;
   engine::Lane* lane = nullptr;
-  kv::SequenceId filled = 0;  // holds `depth` rows; never extended itself
-  double decode_bytes = 0;    // that a step must read, in the middle of the decoded tokens
+  kv::SequenceId filled = 0;          // holds `depth` rows; never extended itself
+  double decode_bytes = 0;            // that a step must read, in the middle of the decoded tokens
   std::vector<double> prefill_tok_s;  // by repetition
   std::vector<double> decode_tok_s;
   kernels::OpProfile prefill_ops;  // of one prefill and one decode run, for --breakdown

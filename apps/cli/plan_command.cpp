@@ -101,6 +101,7 @@ Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
            : Json(nullptr)},
       {"memory", plan.kv_memory > 0 ? Json{{"bytes", plan.kv_memory}, {"tokens", plan.pool_tokens}}
                                     : Json(nullptr)},
+      {"notes", plan.notes},
       {"refusals", std::move(refusals)}};
 }
 
@@ -126,6 +127,8 @@ Result<int> plan_command(const Options& options) {
   const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
   // Layers that no build can run are told first: their refusals say more than the family's name.
   if (plan.runnable()) RK_TRY(models::check_family(checkpoint.config));
+  if (const Status experts = models::check_experts(checkpoint.config); !experts.ok())
+    spdlog::warn("{}", experts.error().message);
   if (!options.cache.kv_calibration.empty())
     RK_TRY(weights::load_calibration(options.cache.kv_calibration, checkpoint));
   const Totals totals{

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/gguf_gemma4.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/limits.h"
 
@@ -225,12 +226,12 @@ Status read_layers(const GgufFile& file, const ArchKeys& keys, ModelConfig& conf
   RopeSpec rope = RK_TRY(read_rope(file, keys, config.trained_context));
   rope.rotary_dim = static_cast<int>(rotary);
   RopeSpec sliding_rope = rope;
-  const bool gemma3 = config.family == "gemma3";
-  if (gemma3 || config.family == "olmo2" || keys.has("rope.freq_base_swa")) {
+  const bool local_base = config.family == "gemma3" || config.family == "gemma4";
+  if (local_base || config.family == "olmo2" || keys.has("rope.freq_base_swa")) {
     sliding_rope = RopeSpec{};
     sliding_rope.rotary_dim = rope.rotary_dim;
     sliding_rope.theta = RK_TRY(
-        keys.number("rope.freq_base_swa", 1.0, kLargestScale, gemma3 ? 10000.0 : rope.theta));
+        keys.number("rope.freq_base_swa", 1.0, kLargestScale, local_base ? 10000.0 : rope.theta));
   }
 
   const int64_t window = RK_TRY(keys.integer("attention.sliding_window", 0, kLongestContext, 0));
@@ -351,6 +352,7 @@ Result<ModelConfig> gguf_config(const GgufModel& model) {
                    model.find_tensor("blk.0.attn_q_norm.weight") != nullptr;
   config.attention_bias = model.find_tensor("blk.0.attn_q.bias") != nullptr;
   RK_TRY(read_family(file, keys, config));
+  if (arch == "gemma4") RK_TRY(read_gguf_gemma4(model, config));
   return config;
 }
 

@@ -46,9 +46,14 @@ Status read_types(const GgufFile& file, TokenizerData& data) {
   return {};
 }
 
+// Merges of a byte-level tokenizer are written in the byte alphabet, those of Gemma 4 as they are.
 Status read_merges(const GgufFile& file, TokenizerData& data) {
   constexpr std::string_view kKey = "tokenizer.ggml.merges";
-  if (!file.has(kKey)) return input_error("{}: a gpt2 tokenizer without {}", file.name(), kKey);
+  if (!file.has(kKey)) return input_error("{}: a tokenizer without {}", file.name(), kKey);
+  const bool bytes = data.kind == TokenizerData::Kind::byte_bpe;
+  const auto half = [&](std::string_view text) {
+    return bytes ? raw_bytes(text) : std::string(text);
+  };
   data.merges.reserve(RK_TRY(file.array_size(kKey, GgufType::string)));
   uint64_t bad = 0;
   bool failed = false;
@@ -59,7 +64,7 @@ Status read_merges(const GgufFile& file, TokenizerData& data) {
       failed = true;
       return;
     }
-    data.merges.emplace_back(raw_bytes(text.substr(0, space)), raw_bytes(text.substr(space + 1)));
+    data.merges.emplace_back(half(text.substr(0, space)), half(text.substr(space + 1)));
   }));
   if (failed)
     return input_error("{}: {}[{}]: expected two tokens with a space between", file.name(), kKey,
@@ -77,11 +82,13 @@ Result<TokenizerData> gguf_tokenizer(const GgufFile& file) {
     data.note = "the GGUF metadata has no tokenizer.ggml.model";
     return data;
   }
-  if (model != "llama" && model != "gpt2") {
-    data.note = fmt::format("tokenizer.ggml.model is \"{}\"; llama and gpt2 are supported", model);
+  const bool gemma4 = model == "gemma4";  // SentencePiece's pieces, merged by rank
+  if (model != "llama" && model != "gpt2" && !gemma4) {
+    data.note =
+        fmt::format("tokenizer.ggml.model is \"{}\"; llama, gpt2 and gemma4 are supported", model);
     return data;
   }
-  const bool spm = model == "llama";
+  const bool spm = model == "llama" || gemma4;
   const uint64_t vocab = RK_TRY(file.array_size("tokenizer.ggml.tokens", GgufType::string));
   if (vocab == 0 || vocab > static_cast<uint64_t>(kLargestVocab))
     return input_error("{}: tokenizer.ggml.tokens: {} tokens, expected 1 to {}", file.name(), vocab,
@@ -93,7 +100,10 @@ Result<TokenizerData> gguf_tokenizer(const GgufFile& file) {
   }));
   RK_TRY(read_types(file, data));
 
-  if (spm) {
+  if (gemma4) {
+    data.add_space_prefix = RK_TRY(file.boolean("tokenizer.ggml.add_space_prefix", false));
+    RK_TRY(read_merges(file, data));
+  } else if (spm) {
     data.scores = RK_TRY(file.floats("tokenizer.ggml.scores"));
     if (data.scores.size() != vocab)
       return input_error("{}: tokenizer.ggml.scores: {} scores for {} tokens", file.name(),
@@ -124,9 +134,9 @@ Result<TokenizerData> gguf_tokenizer(const GgufFile& file) {
     if (end >= 0) data.end_of_generation.push_back(end);
   }
   collect_end_of_generation(data);
-  data.add_bos =
-      RK_TRY(file.boolean("tokenizer.ggml.add_bos_token", spm || pre_adds_bos(data.pre))) &&
-      data.bos >= 0;
+  const bool add_bos =
+      RK_TRY(file.boolean("tokenizer.ggml.add_bos_token", spm || pre_adds_bos(data.pre)));
+  data.add_bos = (add_bos || gemma4) && data.bos >= 0;  // early files of Gemma 4 say false
   data.add_eos = RK_TRY(file.boolean("tokenizer.ggml.add_eos_token", false)) && data.eos >= 0;
   return data;
 }

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/families.h"
 #include "checkpoint/hf_families.h"
+#include "checkpoint/hf_gemma4.h"
 #include "checkpoint/hf_layers.h"
 #include "checkpoint/hf_rope.h"
 #include "checkpoint/json_fields.h"
@@ -25,6 +26,10 @@ struct FamilyDefaults {
 constexpr FamilyDefaults kDefaults[] = {
     {"gemma3_text", 8, 4, 256, 262208, 9216, 131072, true},
     {"gemma3", 8, 4, 256, 262208, 9216, 131072, true},
+    {"gemma4_text", 8, 4, 256, 262144, 9216, 131072, true},
+    {"gemma4", 8, 4, 256, 262144, 9216, 131072, true},
+    {"gemma4_unified_text", 8, 4, 256, 262144, 9216, 262144, true},
+    {"gemma4_unified", 8, 4, 256, 262144, 9216, 262144, true},
     {"qwen3", 32, 0, 128, 151936, 22016, 32768, false},
     {"llama", 32, 0, 0, 32000, 11008, 2048, false},
     {"mistral", 32, 8, 0, 32000, 14336, 131072, false},
@@ -85,7 +90,7 @@ Result<Activation> read_activation(const JsonFields& text, const std::string& fa
 
 // Options of the known families that change the forward pass and are not supported.
 Status refuse_unsupported(const JsonFields& text, const std::string& family) {
-  if (!is_known_family(family)) return {};
+  if (!is_known_family(family) || family == "gemma4") return {};  // Gemma 4: read_hf_gemma4
   for (const char* key : {"mlp_bias", "lm_head_bias", "use_mrope", "use_bidirectional_attention"})
     if (RK_TRY(text.boolean(key)).value_or(false))
       return input_error("{}: {} = true is not supported for {}", text.where(), key, family);
@@ -121,6 +126,7 @@ Result<ModelConfig> read_config(const Json& json) {
 
   ModelConfig config;
   config.family = *model_type == "gemma3_text" ? "gemma3" : *model_type;
+  if (is_gemma4(*model_type)) config.family = "gemma4";
   RK_TRY(refuse_unsupported(text, config.family));
   config.name = RK_TRY(outer.text("_name_or_path")).value_or("");
   config.hidden = RK_TRY(required(text, "hidden_size", kLargestWidth, 0));
@@ -172,6 +178,7 @@ Result<ModelConfig> read_config(const Json& json) {
     layer.rope = owner.kind == LayerKind::sliding ? rope.sliding : rope.full;
   }
   RK_TRY(read_family(text, config));
+  if (config.family == "gemma4") RK_TRY(read_hf_gemma4(text, *model_type, config));
   return config;
 }
 

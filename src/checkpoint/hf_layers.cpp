@@ -115,6 +115,11 @@ Result<std::vector<std::string>> windowed_types(const JsonFields& config, const 
         RK_TRY(config.integer("sliding_window_pattern", 1, kMostLayers)).value_or(6);
     return periodic(layers, period, period - 1, "sliding_attention");
   }
+  if (type.starts_with("gemma4")) {  // and the last one is full, whatever the count
+    auto types = periodic(layers, 6, 5, "sliding_attention");
+    types.back() = "full_attention";
+    return types;
+  }
   if (type == "gemma2") return periodic(layers, 2, 1, "sliding_attention");
   if (type == "cohere2" || type == "olmo3") return periodic(layers, 4, 3, "sliding_attention");
   const bool by_default = !type.starts_with("qwen");
@@ -129,19 +134,15 @@ Result<std::vector<std::string>> windowed_types(const JsonFields& config, const 
 
 }  // namespace
 
-namespace {
-
-// Gemma 3n and 4: the last layers read the cache of the last layer of their kind that has its own.
-Status share_last_layers(const JsonFields& config, std::vector<LayerSpec>& layers) {
+Status share_last_layers(const std::string& where, int64_t shared, std::vector<LayerSpec>& layers) {
   const auto count = static_cast<int64_t>(layers.size());
-  const int64_t shared = RK_TRY(config.integer("num_kv_shared_layers", 0, count - 1)).value_or(0);
   for (int64_t i = count - shared; i < count; ++i) {
     LayerSpec& layer = layers[static_cast<size_t>(i)];
     int64_t donor = count - shared - 1;
     while (donor >= 0 && layers[static_cast<size_t>(donor)].kind != layer.kind) --donor;
     if (donor < 0)
-      return input_error("{}: layer {} shares a cache, but no earlier layer is {}", config.where(),
-                         i, layer_kind_name(layer.kind));
+      return input_error("{}: layer {} shares a cache, but no earlier layer is {}", where, i,
+                         layer_kind_name(layer.kind));
     layer.kind = LayerKind::shared;
     layer.window = 0;
     layer.donor = static_cast<int>(donor);
@@ -149,13 +150,13 @@ Status share_last_layers(const JsonFields& config, std::vector<LayerSpec>& layer
   return {};
 }
 
-}  // namespace
-
 Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
                         std::vector<LayerSpec>& layers) {
   int64_t window_default = model_type.starts_with("gemma3") ? 4096 : 0;
   for (const char* type : {"mistral", "ministral", "gemma2", "cohere2", "olmo3", "qwen2"})
     if (model_type == type) window_default = 4096;
+  if (model_type.starts_with("gemma4"))
+    window_default = model_type.starts_with("gemma4_unified") ? 1024 : 512;
   // null turns the window off; an absent key means the family's default.
   int64_t window = RK_TRY(config.integer("sliding_window", 0, kLongestContext)).value_or(0);
   if (config.json().is_object() && !config.json().contains("sliding_window"))
@@ -193,7 +194,9 @@ Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
     if (layer.kind == LayerKind::full && config.has("kv_lora_rank"))
       layer.kind = LayerKind::latent;  // DeepSeek-V2 and V3, Kimi
   }
-  return share_last_layers(config, layers);
+  const auto most = static_cast<int64_t>(layers.size()) - 1;
+  const int64_t shared = RK_TRY(config.integer("num_kv_shared_layers", 0, most)).value_or(0);
+  return share_last_layers(config.where(), shared, layers);
 }
 
 }  // namespace ringkeep::checkpoint

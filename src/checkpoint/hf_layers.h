@@ -16,4 +16,8 @@ namespace ringkeep::checkpoint {
 Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
                         std::vector<LayerSpec>& layers);
 
+// Gemma 3n and 4: the last `count` layers read the cache of the last layer of their kind that has
+// its own. Errors (input): there is no such layer. `where` begins the message.
+Status share_last_layers(const std::string& where, int64_t count, std::vector<LayerSpec>& layers);
+
 }  // namespace ringkeep::checkpoint

@@ -1,5 +1,6 @@
 #include "checkpoint/hf_rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,6 +11,9 @@
 namespace ringkeep::checkpoint {
 
 namespace {
+
+// What frequencies of pairs that do not turn are divided by, as in GGUF files.
+constexpr float kStill = 1e30f;
 
 struct Defaults {
   std::string family;
@@ -75,6 +79,15 @@ Status read_longrope(const JsonFields& fields, const Defaults& defaults, RopeSpe
   return {};
 }
 
+// Of the pairs of a head the first `rotary_dim / 2` turn, with the frequencies that they have in
+// the whole head; the others stand still.
+void rotate_in_proportion(int64_t head_dim, RopeSpec& rope) {
+  const auto turning = static_cast<size_t>(rope.rotary_dim / 2);
+  rope.rotary_dim = static_cast<int>(head_dim);
+  rope.factors.assign(static_cast<size_t>(head_dim / 2), kStill);
+  std::fill_n(rope.factors.begin(), turning, 1.0f);
+}
+
 // One set of parameters: `fields` is a rope_scaling or rope_parameters object.
 Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
   RopeSpec rope;
@@ -100,11 +113,17 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
   if (known && fields.has("long_factor"))
     return input_error("{}: \"{}\" scaling with long_factor, expected longrope", fields.where(),
                        *type);
+  if (*type == "proportional") {
+    rotate_in_proportion(defaults.head_dim, rope);
+    rope.factor = RK_TRY(fields.number("factor", 1e-6, kLargestScale)).value_or(1.0);
+    if (rope.factor != 1.0) rope.scaling = RopeSpec::Scaling::linear;
+    return rope;
+  }
   const bool with_context = *type == "llama3" || *type == "yarn";
   if (*type != "linear" && !with_context) {
     if (!known) return rope;
     return input_error(
-        "{}: RoPE scaling \"{}\", expected default, linear, llama3, yarn or "
+        "{}: RoPE scaling \"{}\", expected default, linear, proportional, llama3, yarn or "
         "longrope",
         fields.where(), *type);
   }

@@ -14,7 +14,8 @@ struct HfRope {
 };
 
 // `head_dim` of the layers, `context` the trained length. Scaling kinds other than default, linear,
-// llama3, yarn and longrope are an error (input) for the known families and left out for others.
+// proportional, llama3, yarn and longrope are an error (input) for the known families and left out
+// for others.
 Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family, int64_t head_dim,
                             int64_t context);
 

@@ -52,17 +52,19 @@ struct LayerSpec {
   int k_dim = 0;  // of one head
   int v_dim = 0;
   RopeSpec rope;
+  int64_t ffn_hidden = 0;  // 0: ModelConfig::ffn_hidden
+  bool v_from_k = false;   // no V projection: V is the K projection's output, before k's norm
 };
 
 enum class Activation { silu, gelu_tanh };
 enum class NormKind { rms, layer };  // layer: the mean is taken off first; no bias
 
 struct ModelConfig {
-  std::string family;  // "gemma3", "qwen3", "llama", "mistral"; models/ registers these
+  std::string family;  // "gemma3", "gemma4", "qwen3", ...; models/ registers these
   std::string name;    // for people
   int64_t vocab_size = 0;
   int64_t hidden = 0;
-  int64_t ffn_hidden = 0;
+  int64_t ffn_hidden = 0;  // of the widest layer
   float norm_eps = 1e-6f;
   Activation activation = Activation::silu;
   float embedding_scale = 1.0f;    // Gemma: sqrt(hidden)
@@ -74,14 +76,23 @@ struct ModelConfig {
   bool qk_norm_whole = false;         // OLMo: one RMS norm over all heads of q, one over those of k
   bool norm_weight_plus_one = false;  // stored norm weights are w - 1 (Gemma safetensors)
   bool attention_bias = false;        // q, k, v (and o where present) carry biases
+  bool v_norm = false;                // RMS norm of each v head, without a weight
   NormKind norm = NormKind::rms;      // of all norms but those of q and k
   float logit_scale = 1.0f;           // Cohere: multiplies the logits
   // Ministral 3: queries at position p are multiplied by 1 + beta ln(1 + floor(p / context)).
   float query_scale_beta = 0.0f;  // 0: they are not
   int64_t query_scale_context = 0;
   int64_t trained_context = 0;  // 0: unknown
+  int64_t layer_embedding = 0;  // per-layer embeddings: channels of each layer; 0: none
+  int experts = 0;              // of each layer; 0: none
+  int experts_used = 0;         // by a token
+  int64_t expert_hidden = 0;
   std::vector<LayerSpec> layers;
 };
+
+inline int64_t ffn_hidden_of(const ModelConfig& config, const LayerSpec& layer) {
+  return layer.ffn_hidden > 0 ? layer.ffn_hidden : config.ffn_hidden;
+}
 
 // Settles on one set of longrope factors for positions below `length`: the long ones where that
 // exceeds the original context. Layers without are left alone.

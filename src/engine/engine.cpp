@@ -36,6 +36,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   auto plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
   if (!plan.runnable()) return kv::refusal_error(plan);
   RK_TRY(models::check_family(checkpoint.config));
+  RK_TRY(models::check_experts(checkpoint.config));
   RK_TRY(calibrated_balance(options.cache, checkpoint));
   settle_long_rope(checkpoint.config, plan.max_length());
 

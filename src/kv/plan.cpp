@@ -71,6 +71,7 @@ class Planner {
     for (size_t i = 0; i < config_.layers.size(); ++i) plan_layer(static_cast<int>(i));
     groups_.add_totals(flags_.kv_memory);
     groups_.add_snapshots(flags_.prefix_cache_bytes);
+    note_values_from_keys();
     warn_about_groups();
     warn_about_hot();
     return std::move(plan_);
@@ -293,6 +294,19 @@ class Planner {
       if (dim % group == 0 && ops_.kv_supported({1, dim, dim, codec, codec}).empty()) return group;
     }
     return 0;
+  }
+
+  // One projection makes both, but what is kept of K is normed, balanced and turned by RoPE, and no
+  // code of it gives V back.
+  void note_values_from_keys() {
+    std::vector<int> layers;
+    for (const LayerPlan& layer : plan_.layers)
+      if (config_.layers[static_cast<size_t>(layer.index)].v_from_k) layers.push_back(layer.index);
+    if (!layers.empty())
+      plan_.notes.push_back(
+          fmt::format("layers {}: V is taken from the K projection, and is stored beside K: K is "
+                      "normed, balanced and turned by RoPE before it is stored",
+                      fmt::join(layers, ", ")));
   }
 
   void warn_about_groups() {

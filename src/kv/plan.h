@@ -78,6 +78,7 @@ struct KvPlan {
   size_t budget = 0;              // --kv-budget; 0: none
   std::string budget_codec;       // what it chose, as --kv-bits takes it; empty: nothing
   std::vector<std::string> warnings;
+  std::vector<std::string> notes;  // about the model, not the flags
   bool runnable() const { return refusals.empty(); }
   // Rows that a sequence may hold: ctx, or with --max-kv-size as many as an index can count.
   int64_t max_length() const { return max_kv_size > 0 ? kMaxIndices : ctx; }

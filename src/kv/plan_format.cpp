@@ -126,6 +126,7 @@ std::string format_plan(const KvPlan& plan) {
                       bytes_text(plan.kv_bytes), bytes_text(plan.kv_prefill_bytes));
   if (plan.prefix_cache_bytes > 0)
     text += fmt::format("prefix cache {} at most\n", bytes_text(plan.prefix_cache_bytes));
+  for (const std::string& note : plan.notes) text += "note: " + note + '\n';
   for (const std::string& warning : plan.warnings) text += "warning: " + warning + '\n';
   for (const Refusal& refusal : plan.refusals) text += "refused: " + refusal_line(refusal) + '\n';
   return text;

@@ -13,6 +13,18 @@ class Gemma3 final : public Decoder {  // and Gemma 2
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
 };
 
+class Gemma4 final : public Decoder {
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void before_layers(Step& step) override;
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+  void add_layer_embedding(int index, const weights::LayerWeights& w, Step& step);
+
+  std::vector<float> table_rows_;  // [rows, layers * layer_embedding] on the host
+};
+
 class Llama final : public Decoder {  // and Mistral, Ministral 3, Qwen 2 and 3, Phi-3, SmolLM 3
  public:
   using Decoder::Decoder;

@@ -24,6 +24,7 @@ std::vector<float> rms_of(const std::vector<double>& sums, size_t begin, size_t 
 
 void KeyStatistics::add(const LayerSpec& spec, size_t layer, int64_t rows, const float* q,
                         const float* k, kernels::Device& device) {
+  if (k == nullptr) layer = static_cast<size_t>(spec.donor);
   if (layers.size() <= layer) layers.resize(layer + 1);
   Layer& sums = layers[layer];
   const auto dim = static_cast<size_t>(spec.k_dim);
@@ -32,15 +33,16 @@ void KeyStatistics::add(const LayerSpec& spec, size_t layer, int64_t rows, const
   sums.q.resize(kv_heads * dim);
   sums.k.resize(kv_heads * dim);
   sums.kv_heads = kv_heads;
-  sums.rows += rows;
+  if (k != nullptr) sums.rows += rows;
   device.sync();
   const auto q_rows = to_host(q, rows * spec.heads * spec.k_dim, device);
-  const auto k_rows = to_host(k, rows * spec.kv_heads * spec.k_dim, device);
   const double share = 1.0 / static_cast<double>(group);
   for (size_t i = 0; i < q_rows.size(); ++i) {
     const size_t head = i / dim % heads;
     sums.q[head / group * dim + i % dim] += share * q_rows[i] * q_rows[i];
   }
+  if (k == nullptr) return;
+  const auto k_rows = to_host(k, rows * spec.kv_heads * spec.k_dim, device);
   for (size_t i = 0; i < k_rows.size(); ++i)
     sums.k[i % (kv_heads * dim)] += static_cast<double>(k_rows[i]) * k_rows[i];
 }

@@ -14,13 +14,15 @@ struct KeyStatistics {
   struct Layer {
     int64_t rows = 0;
     size_t kv_heads = 0;
-    std::vector<double> q;  // [kv_heads, k_dim] sums of squares, mean over the heads of the group
+    std::vector<double>
+        q;  // [kv_heads, k_dim] sums of squares, mean over the heads of the group, sum over layers
     std::vector<double> k;  // [kv_heads, k_dim] sums of squares
   };
   std::vector<Layer> layers;
 
   // Adds rows of Q [rows, heads, k_dim] and K [rows, kv_heads, k_dim] after RoPE, which leaves the
-  // mean square of a rotary pair as it is.
+  // mean square of a rotary pair as it is. The queries of a layer that shares a cache count beside
+  // those of its donor; it has no K (null).
   void add(const LayerSpec& spec, size_t layer, int64_t rows, const float* q, const float* k,
            kernels::Device& device);
 

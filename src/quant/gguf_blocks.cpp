@@ -92,7 +92,8 @@ void q2_k(const uint8_t* __restrict in, const BlockOut& out) {  // scales[16] co
   *out.super_mins = load_f16(in + 82);
 }
 
-void q3_k(const uint8_t* __restrict in, const BlockOut& out) {  // high bits[32] codes[64] scales[12] d
+void q3_k(const uint8_t* __restrict in,
+          const BlockOut& out) {  // high bits[32] codes[64] scales[12] d
   two_bit_runs(in + 32, out.codes);
   two_bit_runs(in + 64, out.codes + 128);
   add_bits(in, 8, 1, 2, out.codes);
@@ -123,7 +124,8 @@ void q4_k(const uint8_t* __restrict in, const BlockOut& out) {  // d dmin scales
   for (int j = 0; j < 4; ++j) nibbles(in + 16 + 32 * j, 32, out.codes + 64 * j);
 }
 
-void q5_k(const uint8_t* __restrict in, const BlockOut& out) {  // d dmin scales[12] high bits[32] codes[128]
+void q5_k(const uint8_t* __restrict in,
+          const BlockOut& out) {  // d dmin scales[12] high bits[32] codes[128]
   *out.supers = load_f16(in);
   *out.super_mins = load_f16(in + 2);
   six_bit_pairs(in + 4, out.sub_scales, out.sub_mins);
@@ -131,7 +133,8 @@ void q5_k(const uint8_t* __restrict in, const BlockOut& out) {  // d dmin scales
   add_bits(in + 16, 8, 1, 4, out.codes);
 }
 
-void q6_k(const uint8_t* __restrict in, const BlockOut& out) {  // low nibbles[128] high bits[64] scales[16] d
+void q6_k(const uint8_t* __restrict in,
+          const BlockOut& out) {  // low nibbles[128] high bits[64] scales[16] d
   for (int half = 0; half < 2; ++half) {
     uint8_t* codes = out.codes + 128 * half;
     nibbles(in + 64 * half, 64, codes);

@@ -1,10 +1,13 @@
 #include "weights/decoder_weights.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <set>
 
 #include "base/log.h"
 #include "weights/fused.h"
+#include "weights/leftovers.h"
 #include "weights/names.h"
 
 namespace ringkeep::weights {
@@ -36,7 +39,15 @@ class Loader {
     const auto* source = RK_TRY(required(part, layer, ".weight", {rows, cols}));
     out = RK_TRY(pack_matrix(*source, file_of(*source), order, options_, ops_, device_));
     packed_bytes += out.buffer.size();
-    progress_.update(++done_);
+    show_progress();
+    return {};
+  }
+
+  // A required matrix [rows, cols] that stays in its file.
+  Status table(Part part, int64_t rows, int64_t cols, MappedTable& out) {
+    const auto* source = RK_TRY(required(part, 0, ".weight", {rows, cols}));
+    RK_TRY(quant::spec_of(*source));
+    out = MappedTable(*source);
     return {};
   }
 
@@ -56,7 +67,7 @@ class Loader {
     auto result = quant::to_floats(*source);
     if (suffix == std::string(".weight") && config_.norm_weight_plus_one)
       for (float& value : result) value += 1.0f;
-    progress_.update(++done_);
+    show_progress();
     return result;
   }
 
@@ -72,6 +83,25 @@ class Loader {
     auto ordered = stored;
     for (size_t i = 0; i < order.size(); ++i) ordered[i] = stored[static_cast<size_t>(order[i])];
     return keep(ordered, out);
+  }
+
+  // The one number that multiplies a layer's output, where the checkpoint has it, as a vector
+  // [size].
+  Status out_scale(int layer, int64_t size, OwnedVector& out) {
+    const char* suffix = checkpoint_.format == checkpoint::Format::gguf ? ".weight" : "";
+    if (find(Part::out_scale, layer, suffix) == nullptr) return {};
+    const auto scale = RK_TRY(values(Part::out_scale, layer, suffix, 1));
+    return keep(std::vector<float>(static_cast<size_t>(size), scale.front()), out);
+  }
+
+  // Every tensor was read, or may be left.
+  Status refuse_unread() const {
+    const Leftovers leftovers(checkpoint_);
+    for (const auto& [name, tensor] : checkpoint_.table.tensors)
+      if (!read_.contains(&tensor) && !leftovers.contains(name))
+        return input_error("{}: tensor {} is not part of the {} that this build knows",
+                           checkpoint_.path, name, config_.family);
+    return {};
   }
 
   Status keep(const std::vector<float>& values, OwnedVector& out) {
@@ -103,7 +133,9 @@ class Loader {
     const std::string name = part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix;
     used_.insert(name);
     const auto cut = fused_.tensors.find(name);
-    return cut != fused_.tensors.end() ? &cut->second : checkpoint_.table.find(name);
+    const auto* source = cut != fused_.tensors.end() ? &cut->second : checkpoint_.table.find(name);
+    if (source != nullptr) read_.insert(source);
+    return source;
   }
 
   Result<const quant::SourceTensor*> required(Part part, int layer, const char* suffix,
@@ -116,6 +148,8 @@ class Loader {
                          checkpoint_.path, name, shape_text(source->shape), shape_text(shape));
     return source;
   }
+
+  void show_progress() { progress_.update(static_cast<double>(read_.size())); }
 
   const MappedFile& file_of(const quant::SourceTensor& source) const {
     return checkpoint_.table.files[static_cast<size_t>(source.file)];
@@ -130,7 +164,7 @@ class Loader {
   FusedParts fused_;
   std::set<std::string> used_;  // names that were asked for
   Progress progress_;
-  double done_ = 0;
+  std::set<const quant::SourceTensor*> read_;
 };
 
 // q and k rows stored for interleaved rotary pairs: row 2j + s of a head holds our row
@@ -145,28 +179,64 @@ RowOrder undo_interleave(int heads, int dim, int pairs) {
   return order;
 }
 
-// The q and k norms, and the K balance [kv_heads, k_dim] that they and the projections give.
-Status load_qk_norms(Loader& loader, int index, const LayerSpec& spec,
+// How large the channels of q are at each KV head, [kv_heads][k_dim], over all layers that read the
+// keys of layer `index`: a root mean square.
+Result<std::vector<std::vector<float>>> query_channels(Loader& loader, const ModelConfig& config,
+                                                       int index) {
+  const LayerSpec& owner = config.layers[static_cast<size_t>(index)];
+  const auto dim = static_cast<size_t>(owner.k_dim);
+  const auto kv_heads = static_cast<size_t>(owner.kv_heads);
+  std::vector<std::vector<double>> squares(kv_heads, std::vector<double>(dim));
+  double readers = 0;
+  for (int i = index; i < static_cast<int>(config.layers.size()); ++i) {
+    const LayerSpec& spec = config.layers[static_cast<size_t>(i)];
+    if (i != index && spec.donor != index) continue;
+    const size_t width = static_cast<size_t>(spec.heads) / kv_heads * dim;
+    const auto norm = RK_TRY(loader.values(Part::q_norm, i, ".weight", spec.k_dim));
+    const auto input = RK_TRY(loader.values(Part::attn_norm, i, ".weight", config.hidden));
+    const auto lengths =
+        RK_TRY(loader.lengths(Part::q, i, int64_t{spec.heads} * spec.k_dim, input));
+    for (size_t h = 0; h < kv_heads; ++h) {
+      const auto channels = expected_channels(std::span(lengths).subspan(h * width, width), norm);
+      for (size_t c = 0; c < dim; ++c) squares[h][c] += double{channels[c]} * channels[c];
+    }
+    ++readers;
+  }
+  std::vector<std::vector<float>> result(kv_heads, std::vector<float>(dim));
+  for (size_t h = 0; h < kv_heads; ++h)
+    for (size_t c = 0; c < dim; ++c)
+      result[h][c] = static_cast<float>(std::sqrt(squares[h][c] / readers));
+  return result;
+}
+
+// The q and k norms, and the K balance [kv_heads, k_dim] that they and the projections give. A
+// layer that shares a cache has no keys of its own.
+Status load_qk_norms(Loader& loader, const ModelConfig& config, int index,
                      const std::vector<float>& attn_norm, LayerWeights& layer,
                      std::vector<float>& balance) {
-  const auto q = RK_TRY(loader.values(Part::q_norm, index, ".weight", spec.k_dim));
+  const LayerSpec& spec = config.layers[static_cast<size_t>(index)];
+  RK_TRY(loader.vector(Part::q_norm, index, spec.k_dim, layer.q_norm));
+  if (spec.donor >= 0) return {};
   const auto k = RK_TRY(loader.values(Part::k_norm, index, ".weight", spec.k_dim));
   const auto dim = static_cast<size_t>(spec.k_dim);
-  const auto kv_heads = static_cast<size_t>(spec.kv_heads);
-  const size_t group = static_cast<size_t>(spec.heads) / kv_heads;
-  const auto q_lengths =
-      RK_TRY(loader.lengths(Part::q, index, int64_t{spec.heads} * spec.k_dim, attn_norm));
+  const auto queries = RK_TRY(query_channels(loader, config, index));
   const auto k_lengths =
       RK_TRY(loader.lengths(Part::k, index, int64_t{spec.kv_heads} * spec.k_dim, attn_norm));
-  for (size_t h = 0; h < kv_heads; ++h) {
-    const auto of_q = std::span(q_lengths).subspan(h * group * dim, group * dim);
+  for (size_t h = 0; h < queries.size(); ++h) {
     const auto of_k = std::span(k_lengths).subspan(h * dim, dim);
-    const auto c =
-        key_balance(expected_channels(of_q, q), expected_channels(of_k, k), spec.rope.rotary_dim);
+    const auto c = key_balance(queries[h], expected_channels(of_k, k), spec.rope.rotary_dim);
     balance.insert(balance.end(), c.begin(), c.end());
   }
-  RK_TRY(loader.keep(q, layer.q_norm));
   return loader.keep(k, layer.k_norm);
+}
+
+// The part of a layer that per-layer embeddings feed.
+Status load_layer_embedding(Loader& loader, const ModelConfig& config, int index,
+                            LayerWeights& layer) {
+  const int64_t hidden = config.hidden, width = config.layer_embedding;
+  RK_TRY(loader.matrix(Part::layer_gate, index, width, hidden, layer.layer_gate));
+  RK_TRY(loader.matrix(Part::layer_proj, index, hidden, width, layer.layer_proj));
+  return loader.vector(Part::layer_proj_norm, index, hidden, layer.layer_proj_norm);
 }
 
 Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int index,
@@ -194,25 +264,41 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
     RK_TRY(loader.vector(Part::q_norm, index, q_rows, layer.q_norm_whole));
     RK_TRY(loader.vector(Part::k_norm, index, k_rows, layer.k_norm_whole));
   }
-  if (config.qk_norm) RK_TRY(load_qk_norms(loader, index, spec, attn_norm, layer, balance));
+  if (config.qk_norm) RK_TRY(load_qk_norms(loader, config, index, attn_norm, layer, balance));
   RK_TRY(loader.matrix(Part::q, index, q_rows, hidden, layer.q, q_order));
-  RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, k_order));
-  RK_TRY(loader.matrix(Part::v, index, v_rows, hidden, layer.v));
+  if (spec.donor < 0) {
+    RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, k_order));
+    if (!spec.v_from_k) RK_TRY(loader.matrix(Part::v, index, v_rows, hidden, layer.v));
+  }
   RK_TRY(loader.matrix(Part::o, index, hidden, static_cast<int64_t>(spec.heads) * spec.v_dim,
                        layer.o));
   RK_TRY(loader.bias(Part::q, index, q_rows, layer.q_bias, q_order));
-  RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
-  RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
+  if (layer.k) RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
+  if (layer.v) RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
   RK_TRY(loader.bias(Part::o, index, hidden, layer.o_bias));
   if (norms.ffn) RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
-  RK_TRY(loader.matrix(Part::gate, index, config.ffn_hidden, hidden, layer.gate));
-  RK_TRY(loader.matrix(Part::up, index, config.ffn_hidden, hidden, layer.up));
-  RK_TRY(loader.matrix(Part::down, index, hidden, config.ffn_hidden, layer.down));
+  const int64_t ffn = ffn_hidden_of(config, spec);
+  RK_TRY(loader.matrix(Part::gate, index, ffn, hidden, layer.gate));
+  RK_TRY(loader.matrix(Part::up, index, ffn, hidden, layer.up));
+  RK_TRY(loader.matrix(Part::down, index, hidden, ffn, layer.down));
   if (norms.post_attn)
     RK_TRY(loader.vector(Part::post_attn_norm, index, hidden, layer.post_attn_norm));
   if (norms.post_ffn)
     RK_TRY(loader.vector(Part::post_ffn_norm, index, hidden, layer.post_ffn_norm));
+  if (config.layer_embedding > 0) RK_TRY(load_layer_embedding(loader, config, index, layer));
+  if (config.family == "gemma4") RK_TRY(loader.out_scale(index, hidden, layer.out_scale));
   return {};
+}
+
+// Model-wide parts of per-layer embeddings. The branch from the token's embedding is divided by
+// sqrt(2), as the table's rows are when they are read.
+Status load_layer_embeddings(Loader& loader, const ModelConfig& config, DecoderWeights& weights) {
+  const int64_t width = static_cast<int64_t>(config.layers.size()) * config.layer_embedding;
+  RK_TRY(loader.table(Part::layer_embedding, config.vocab_size, width, weights.layer_embedding));
+  RK_TRY(loader.matrix(Part::layer_model_proj, 0, width, config.hidden, weights.layer_model_proj));
+  auto norm = RK_TRY(loader.values(Part::layer_model_norm, 0, ".weight", config.layer_embedding));
+  for (float& value : norm) value /= std::numbers::sqrt2_v<float>;
+  return loader.keep(norm, weights.layer_model_norm);
 }
 
 }  // namespace
@@ -233,12 +319,13 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
   RK_TRY(loader.keep(final_norm, weights.final_norm));
   if (!config.tied_embeddings)
     RK_TRY(loader.matrix(Part::lm_head, 0, config.vocab_size, config.hidden, weights.lm_head));
+  if (config.layer_embedding > 0) RK_TRY(load_layer_embeddings(loader, config, weights));
   weights.layers.resize(config.layers.size());
   weights.balance.resize(config.layers.size());
   for (size_t i = 0; i < config.layers.size(); ++i)
     RK_TRY(
         load_layer(loader, checkpoint, static_cast<int>(i), weights.layers[i], weights.balance[i]));
-  RK_TRY(loader.refuse_leftovers());
+  RK_TRY(config.family == "gemma4" ? loader.refuse_unread() : loader.refuse_leftovers());
   weights.packed_bytes = loader.packed_bytes;
   weights.decode_bytes =
       weights.packed_bytes - (weights.lm_head ? weights.embedding.buffer.size() : 0);
@@ -248,7 +335,13 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
 Result<size_t> packed_bytes(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
                             const kernels::Ops& ops) {
   size_t total = 0;
+  const Leftovers leftovers(checkpoint);
+  const std::string mapped =
+      part_name(Part::layer_embedding, 0, checkpoint.config, checkpoint.format,
+                find_prefix(checkpoint.table, checkpoint.format)) +
+      ".weight";
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
+    if (name == mapped || leftovers.contains(name)) continue;
     if (tensor.shape.size() == 2) {
       const auto spec = RK_TRY(packed_spec(tensor, options));
       total += ops.weight_bytes(spec, tensor.rows(), tensor.cols());

@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "weights/balance.h"
+#include "weights/mapped_table.h"
 #include "weights/packed.h"
 
 namespace ringkeep::weights {
@@ -22,12 +23,21 @@ struct LayerWeights {
   OwnedVector ffn_norm;        // [hidden]
   OwnedTensor gate, up, down;  // [ffn, hidden], [ffn, hidden], [hidden, ffn]
   OwnedVector post_ffn_norm;   // [hidden]
+  // Per-layer embeddings: [layer_embedding, hidden], [hidden, layer_embedding], [hidden]
+  OwnedTensor layer_gate, layer_proj;
+  OwnedVector layer_proj_norm;
+  OwnedVector out_scale;  // [hidden], one value: multiplies the layer's output
 };
 
 struct DecoderWeights {
   OwnedTensor embedding;   // [vocab, hidden]
   OwnedTensor lm_head;     // [vocab, hidden]; empty when tied to the embedding
   OwnedVector final_norm;  // [hidden]
+  // Per-layer embeddings, for all layers L: [vocab, L * layer_embedding], read row by row from the
+  // file; [L * layer_embedding, hidden]; [layer_embedding], divided by sqrt(2)
+  MappedTable layer_embedding;
+  OwnedTensor layer_model_proj;
+  OwnedVector layer_model_norm;
   std::vector<LayerWeights> layers;
   KeyBalance balance;       // [layers] without data, from q and k norms; empty where there are none
   size_t packed_bytes = 0;  // of all matrices and vectors
@@ -37,7 +47,8 @@ struct DecoderWeights {
 };
 
 // Finds every tensor under its GGUF or Hugging Face name, checks its shape against the
-// configuration, and repacks it. Errors (input) name the tensor, the expected and the found shape.
+// configuration, and repacks it. The checkpoint must live as long as the weights where these have a
+// MappedTable. Errors (input) name the tensor, the expected and the found shape.
 Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
                                     const PackOptions& options, const kernels::Ops& ops,
                                     kernels::Device& device);

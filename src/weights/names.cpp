@@ -26,6 +26,13 @@ const char* gguf_name(Part part) {
     case Part::post_ffn_norm: return "post_ffw_norm";
     case Part::qkv: return "attn_qkv";
     case Part::gate_up: return "ffn_up";
+    case Part::layer_embedding: return "per_layer_token_embd";
+    case Part::layer_model_proj: return "per_layer_model_proj";
+    case Part::layer_model_norm: return "per_layer_proj_norm";
+    case Part::layer_gate: return "inp_gate";
+    case Part::layer_proj: return "proj";
+    case Part::layer_proj_norm: return "post_norm";
+    case Part::out_scale: return "layer_output_scale";
   }
   return "";
 }
@@ -52,11 +59,18 @@ const char* hf_name(Part part, bool gemma) {
     case Part::post_ffn_norm: return "post_feedforward_layernorm";
     case Part::qkv: return "self_attn.qkv_proj";
     case Part::gate_up: return "mlp.gate_up_proj";
+    case Part::layer_embedding: return "embed_tokens_per_layer";
+    case Part::layer_model_proj: return "per_layer_model_projection";
+    case Part::layer_model_norm: return "per_layer_projection_norm";
+    case Part::layer_gate: return "per_layer_input_gate";
+    case Part::layer_proj: return "per_layer_projection";
+    case Part::layer_proj_norm: return "post_per_layer_input_norm";
+    case Part::out_scale: return "layer_scalar";
   }
   return "";
 }
 
-bool model_wide(Part part) { return part <= Part::final_norm; }
+bool model_wide(Part part) { return part <= Part::layer_model_norm; }
 
 }  // namespace
 

@@ -10,7 +10,10 @@ namespace ringkeep::weights {
 enum class Part {
   embedding,
   lm_head,
-  final_norm,  // model-wide
+  final_norm,
+  layer_embedding,   // per-layer embeddings: the table,
+  layer_model_proj,  // what the token's embedding adds to them,
+  layer_model_norm,  // and the norm of that; so far model-wide
   attn_norm,
   q,
   k,
@@ -24,8 +27,12 @@ enum class Part {
   up,
   down,
   post_ffn_norm,
-  qkv,      // q, k and v in one matrix
-  gate_up,  // gate and up in one matrix
+  qkv,              // q, k and v in one matrix
+  gate_up,          // gate and up in one matrix
+  layer_gate,       // of the per-layer embedding
+  layer_proj,       // back to hidden
+  layer_proj_norm,  // of that branch
+  out_scale,        // one number that multiplies the layer's output
 };
 
 // Which norms of [hidden] a family has around its two branches.

@@ -12,7 +12,7 @@ TOLERANCE = 2e-3
 TOKENS = 4 * WINDOW + 12
 # Without a recorded run of transformers (tools/make_transformers_goldens.py): mlx-lm is the oracle.
 MLX_ONLY = {"qwen2", "qwen2_window", "gemma2", "gemma2_query", "phi3_long", "phi3_window", "smollm3",
-            "smollm3_listed", "olmo3", "cohere2", "ministral3"}
+            "smollm3_listed", "olmo3", "cohere2", "ministral3", "gemma4", "gemma4_e"}
 
 
 def tokens_of(name):
@@ -35,7 +35,7 @@ def test_safetensors_against_mlx(name, tiny, tmp_path):
     assert worst_error(found, mlx_logits(tiny.hf(name), tokens)) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["gemma3", "qwen3", "llama3", "llama_bias"])
+@pytest.mark.parametrize("name", ["gemma3", "gemma4", "gemma4_e", "qwen3", "llama3", "llama_bias"])
 def test_default_arithmetic_stays_close(name, tiny, tmp_path):
     """Without --exact only the activations' precision changes, not the model."""
     tokens = tokens_of(name)
@@ -44,7 +44,8 @@ def test_default_arithmetic_stays_close(name, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
-@pytest.mark.parametrize("name", ["gemma3_pattern6", "qwen3", "llama3", "llama_yarn"])
+@pytest.mark.parametrize("name", ["gemma3_pattern6", "gemma4", "gemma4_e", "qwen3", "llama3",
+                                  "llama_yarn"])
 def test_gguf_against_mlx(name, kind, tiny, tmp_path):
     """Converter names, metadata, the permutation of llama's q and k, block formats."""
     path, tokens = tiny.gguf(name, kind), tokens_of(name)
@@ -55,7 +56,7 @@ def test_gguf_against_mlx(name, kind, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name,bits,group", [
-    ("gemma3", 4, 64), ("gemma3", 8, 64), ("qwen3", 4, 64), ("qwen3", 8, 32), ("qwen3_tied", 5, 64),
+    ("gemma3", 4, 64), ("gemma3", 8, 64), ("gemma4", 4, 64), ("gemma4_e", 8, 32), ("qwen3", 4, 64), ("qwen3", 8, 32), ("qwen3_tied", 5, 64),
     ("llama3", 4, 128), ("llama3", 3, 64), ("llama_yarn", 6, 64), ("llama_bias", 2, 64)])
 def test_mlx_quantized(name, bits, group, tiny, tmp_path):
     """MLX affine checkpoints of every bit width; groups of 32, 64 and 128; quantized embeddings."""

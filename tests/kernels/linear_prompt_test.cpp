@@ -1,6 +1,6 @@
 // Rows of prompts (LinearParams::fine_rows): those before them stay as they are, and theirs are as
-// near to the exact product as bf16 allows, whatever rows are beside them. Where a kernel forms them
-// in the tile unit, they are the bits that Intel's manual defines for it.
+// near to the exact product as bf16 allows, whatever rows are beside them. Where a kernel forms
+// them in the tile unit, they are the bits that Intel's manual defines for it.
 #include <cmath>
 
 #include "kernels/linear_fixture.h"
@@ -62,7 +62,8 @@ TEST_F(PromptRowsTest, StandApartFromFineRowsAndFromEachOther) {
                                    r < kFine ? 1 : 0, bias.data());
         if (r < kFine && std::string(kernel.name) == "ref") continue;
         for (int64_t o = 0; o < kOutputs; ++o)
-          ASSERT_EQ(alone[size_t(o)], y[size_t(r * kOutputs + o)]) << "row " << r << " output " << o;
+          ASSERT_EQ(alone[size_t(o)], y[size_t(r * kOutputs + o)])
+              << "row " << r << " output " << o;
       }
     }
   }

@@ -18,7 +18,9 @@ using Logits = std::vector<std::vector<float>>;  // [rows][vocab]
 class Runner {
  public:
   Runner(const TinyModel& tiny, const CacheFlags& flags, int threads = 1)
-      : checkpoint_(tiny.open()),
+      : Runner(tiny.open(), flags, threads) {}
+  Runner(checkpoint::Checkpoint checkpoint, const CacheFlags& flags, int threads = 1)
+      : checkpoint_(std::move(checkpoint)),
         device_(kernels::make_cpu_device(threads)),
         ops_(kernels::cpu_backend()),
         exec_(*device_) {

@@ -55,8 +55,8 @@ std::string OpProfile::describe(const AttentionParams& p, OpCost& cost) {
   for (int64_t s = 0; s < p.n_segments; ++s) {
     const KvSegment& segment = p.segments[s];
     cost.bytes += static_cast<double>(segment.n_pages * p.page_stride);
-    cost.operations += 2.0 * tokens_in_sight(p, segment) * p.heads *
-                       (p.geometry.k_dim + p.geometry.v_dim);
+    cost.operations +=
+        2.0 * tokens_in_sight(p, segment) * p.heads * (p.geometry.k_dim + p.geometry.v_dim);
   }
   if (p.chunk_size > 0) return fmt::format("attention, chunks of {}", p.chunk_size);
   return p.window > 0 ? fmt::format("attention, window {}", p.window) : "attention, full";

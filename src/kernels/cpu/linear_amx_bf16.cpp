@@ -23,12 +23,12 @@ namespace {
 
 using quant::WeightKind;
 
-constexpr int kTileRows = 16;   // rows of x, or pairs of columns, in a tile
-constexpr int kTileCols = 32;   // columns in a tile
+constexpr int kTileRows = 16;  // rows of x, or pairs of columns, in a tile
+constexpr int kTileCols = 32;  // columns in a tile
 constexpr int kTileBytes = 1024;
-constexpr int64_t kPanel = 2 * kRowBlock;      // outputs formed together
-constexpr int64_t kRowStep = 2 * kTileRows;    // rows formed together
-constexpr int64_t kTaskRows = 1024;            // of x, at most: weights are unpacked once for these
+constexpr int64_t kPanel = 2 * kRowBlock;    // outputs formed together
+constexpr int64_t kRowStep = 2 * kTileRows;  // rows formed together
+constexpr int64_t kTaskRows = 1024;          // of x, at most: weights are unpacked once for these
 
 // Tiles: 2 x 2 sums, two row tiles of x, two blocks of outputs. Intrinsics want literal numbers.
 #define RK_C00 0
@@ -277,9 +277,8 @@ void amx_bf16_linear(const LinearParams& p, Exec& exec) {
       panel_bytes(x.col_tiles) + (packed_scratch_bytes(cols) + 63) / 64 * 64;
   std::byte* scratch = exec.scratch(x_bytes + thread_bytes * size_t(pool.threads()));
   x.data = scratch;
-  pool.parallel_for(TiledX::padded_rows(p.rows) / kTileRows, [&](int64_t task, int) {
-    fill_rows(x, p, cols, task * kTileRows, kTileRows);
-  });
+  pool.parallel_for(TiledX::padded_rows(p.rows) / kTileRows,
+                    [&](int64_t task, int) { fill_rows(x, p, cols, task * kTileRows, kTileRows); });
 
   const int64_t row_tasks = (p.rows + kTaskRows - 1) / kTaskRows;
   pool.parallel_for(panels * row_tasks, [&](int64_t task, int thread) {

@@ -43,6 +43,9 @@ size_t carve(Activations& a, std::byte* memory, const ModelConfig& config, int64
   carver.take(a.attn, rows * w.attn);
   carver.take(a.gate, rows * config.ffn_hidden);
   carver.take(a.up, rows * config.ffn_hidden);
+  const int64_t embedded = static_cast<int64_t>(config.layers.size()) * config.layer_embedding;
+  carver.take(a.layer_in, rows * embedded);
+  carver.take(a.layer_gate, rows * embedded);
   carver.take(a.picked, kMaxLogitRows * config.hidden);
   carver.take(a.logits, kMaxLogitRows * config.vocab_size);
   carver.take(a.tokens, rows);

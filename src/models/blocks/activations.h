@@ -27,6 +27,8 @@ struct Activations {
   float* attn = nullptr;         // [rows, heads * v_dim]
   float* gate = nullptr;         // [rows, ffn]
   float* up = nullptr;           // [rows, ffn]
+  float* layer_in = nullptr;     // [rows, layers * layer_embedding]  per-layer embeddings
+  float* layer_gate = nullptr;   // the same size
   float* picked = nullptr;       // [kMaxLogitRows, hidden]
   float* logits = nullptr;       // [kMaxLogitRows, vocab]
   int32_t* tokens = nullptr;     // [rows]

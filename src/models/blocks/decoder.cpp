@@ -8,13 +8,13 @@ namespace ringkeep::models {
 
 using kernels::LinearOutput;
 
-void Decoder::linear(const float* x, int64_t x_stride, std::initializer_list<LinearOutput> outputs,
+void Decoder::linear(const float* x, int64_t x_stride, std::span<const LinearOutput> outputs,
                      Step& step) {
   kernels::run(ops_.linear,
                kernels::LinearParams{.x = x,
                                      .x_stride = x_stride,
                                      .rows = step.rows,
-                                     .outputs = outputs.begin(),
+                                     .outputs = outputs.data(),
                                      .n_outputs = static_cast<int>(outputs.size()),
                                      .exact = exact_,
                                      .fine_rows = step.batch.fine_rows},
@@ -67,6 +67,11 @@ void Decoder::add_branch(Step& step) {
                step.exec);
 }
 
+void Decoder::multiply(const weights::OwnedVector& factors, Step& step) {
+  apply({.weight = factors.data(), .normalize = false}, a_.x, 1, static_cast<int>(config_.hidden),
+        step);
+}
+
 kernels::HeadTransform Decoder::transform(const HeadScale& scale, int index) const {
   const auto* rope = ropes_.of(index);
   return {.weight = scale.weights,
@@ -97,13 +102,25 @@ void Decoder::attention(int index, const weights::LayerWeights& w, const float* 
   const int64_t v_width = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
   const int64_t attn_width = static_cast<int64_t>(spec.heads) * spec.v_dim;
 
-  linear(in, config_.hidden,
-         {LinearOutput{&w.q.tensor, w.q_bias.data(), a_.q, q_width},
-          LinearOutput{&w.k.tensor, w.k_bias.data(), a_.k, k_width},
-          LinearOutput{&w.v.tensor, w.v_bias.data(), a_.v, v_width}},
-         step);
+  const LinearOutput outputs[] = {{&w.q.tensor, w.q_bias.data(), a_.q, q_width},
+                                  {&w.k.tensor, w.k_bias.data(), a_.k, k_width},
+                                  {&w.v.tensor, w.v_bias.data(), a_.v, v_width}};
+  linear(in, config_.hidden, std::span(outputs).first(w.v ? 3 : w.k ? 2 : 1), step);
   norm_whole(a_.q, w.q_norm_whole, step);
   norm_whole(a_.k, w.k_norm_whole, step);
+  const float* v = spec.v_from_k ? a_.k : a_.v;  // k still without its norm
+  if (w.k && config_.v_norm) {
+    kernels::run(ops_.rms_norm,
+                 kernels::RmsNormParams{.x = v,
+                                        .x_stride = spec.v_dim,
+                                        .rows = step.rows * spec.kv_heads,
+                                        .cols = spec.v_dim,
+                                        .eps = config_.norm_eps,
+                                        .y = a_.v,
+                                        .y_stride = spec.v_dim},
+                 step.exec);
+    v = a_.v;
+  }
   const QkNorms& norms = qk_norms_[static_cast<size_t>(index)];
   const kernels::HeadTransform k_transform = transform(norms.k(w), index);
   kernels::HeadTransform q_transform = transform(norms.q(w), index);
@@ -113,7 +130,7 @@ void Decoder::attention(int index, const weights::LayerWeights& w, const float* 
                     .heads = spec.heads,
                     .q = a_.q,
                     .k = a_.k,
-                    .v = a_.v,
+                    .v = v,
                     .k_transform = k_transform,
                     .out = a_.attn,
                     .scale = config_.attention_scale,
@@ -121,31 +138,30 @@ void Decoder::attention(int index, const weights::LayerWeights& w, const float* 
                     .non_finite = a_.non_finite},
                    *step.batch.kv, step.store, ops_, step.exec);
   if (statistics_ != nullptr) {
-    apply(k_transform, a_.k, spec.kv_heads, spec.k_dim, step);
-    statistics_->add(spec, static_cast<size_t>(index), step.rows, a_.q, a_.k, step.exec.device());
+    if (w.k) apply(k_transform, a_.k, spec.kv_heads, spec.k_dim, step);
+    statistics_->add(spec, static_cast<size_t>(index), step.rows, a_.q, w.k ? a_.k : nullptr,
+                     step.exec.device());
   }
-  linear(a_.attn, attn_width,
-         {LinearOutput{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}}, step);
+  const LinearOutput out[] = {{&w.o.tensor, w.o_bias.data(), a_.branch, config_.hidden}};
+  linear(a_.attn, attn_width, out, step);
 }
 
 void Decoder::feed_forward(const weights::LayerWeights& w, const float* in, Step& step) {
-  const int64_t ffn = config_.ffn_hidden;
-  linear(in, config_.hidden,
-         {LinearOutput{&w.gate.tensor, nullptr, a_.gate, ffn},
-          LinearOutput{&w.up.tensor, nullptr, a_.up, ffn}},
-         step);
+  const int64_t ffn = w.gate.tensor.rows;
+  const LinearOutput outputs[] = {{&w.gate.tensor, nullptr, a_.gate, ffn},
+                                  {&w.up.tensor, nullptr, a_.up, ffn}};
+  linear(in, config_.hidden, outputs, step);
   kernels::run(ops_.glu,
                kernels::GluParams{.gate = a_.gate,
                                   .up = a_.up,
                                   .rows = step.rows,
                                   .cols = ffn,
                                   .stride = ffn,
-                                  .kind = config_.activation == Activation::silu
-                                              ? kernels::GluKind::silu
-                                              : kernels::GluKind::gelu_tanh,
+                                  .kind = glu_kind(),
                                   .y = a_.gate},
                step.exec);
-  linear(a_.gate, ffn, {LinearOutput{&w.down.tensor, nullptr, a_.branch, config_.hidden}}, step);
+  const LinearOutput out[] = {{&w.down.tensor, nullptr, a_.branch, config_.hidden}};
+  linear(a_.gate, ffn, out, step);
 }
 
 Status Decoder::set_key_balance(std::shared_ptr<const weights::KeyBalance> balance,
@@ -182,6 +198,7 @@ Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exe
                                     .scale = config_.embedding_scale,
                                     .out = a_.x},
                exec);
+  before_layers(step);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     if (heartbeat_) heartbeat_();
     layer(static_cast<int>(i), weights_.layers[i], step);

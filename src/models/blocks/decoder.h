@@ -38,6 +38,8 @@ class Decoder : public Model {
     const kv::Store& store;
     kernels::Exec& exec;
   };
+  // What a family needs once a step, after a_.x holds the embeddings.
+  virtual void before_layers(Step&) {}
   // One transformer layer: a_.x [rows, hidden] in and out.
   virtual void layer(int index, const weights::LayerWeights& w, Step& step) = 0;
 
@@ -49,8 +51,11 @@ class Decoder : public Model {
     norm(a_.branch, weight, a_.x, a_.x, step);
   }
   void add_branch(Step& step);  // a_.x += a_.branch
-  // a_.h, or in [rows, hidden], -> q, k, v -> (q and k norms) -> RoPE -> cache -> attention -> o ->
-  // a_.branch; k meets its norm and RoPE on the way into the cache
+  // a_.x *= factors [hidden], elementwise
+  void multiply(const weights::OwnedVector& factors, Step& step);
+  // a_.h, or in [rows, hidden], -> q, k, v -> (q, k and v norms) -> RoPE -> cache -> attention -> o
+  // -> a_.branch; k meets its norm and RoPE on the way into the cache. A layer that shares a cache
+  // has q alone.
   void attention(int index, const weights::LayerWeights& w, Step& step) {
     attention(index, w, a_.h, step);
   }
@@ -58,6 +63,13 @@ class Decoder : public Model {
   // a_.h, or in [rows, hidden], -> down(act(gate) * up) -> a_.branch
   void feed_forward(const weights::LayerWeights& w, Step& step) { feed_forward(w, a_.h, step); }
   void feed_forward(const weights::LayerWeights& w, const float* in, Step& step);
+  kernels::GluKind glu_kind() const {
+    return config_.activation == Activation::silu ? kernels::GluKind::silu
+                                                  : kernels::GluKind::gelu_tanh;
+  }
+  // y = x W^T of every row of the step.
+  void linear(const float* x, int64_t x_stride, std::span<const kernels::LinearOutput> outputs,
+              Step& step);
 
   ModelConfig config_;
   weights::DecoderWeights weights_;
@@ -66,9 +78,6 @@ class Decoder : public Model {
   const kernels::Ops& ops_;
 
  private:
-  // y = x W^T of every row of the step.
-  void linear(const float* x, int64_t x_stride,
-              std::initializer_list<kernels::LinearOutput> outputs, Step& step);
   // x = RMSNorm(x) * weight over all heads, in place; x [rows, weight.size]. Nothing without
   // weights.
   void norm_whole(float* x, const weights::OwnedVector& weight, Step& step);

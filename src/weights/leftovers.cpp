@@ -1,0 +1,44 @@
+#include "weights/leftovers.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "weights/names.h"
+
+namespace ringkeep::weights {
+namespace {
+
+constexpr std::string_view kEncoders[] = {"vision_tower.",          "audio_tower.",
+                                          "embed_vision.",          "embed_audio.",
+                                          "multi_modal_projector.", "vision_embedder."};
+
+bool of_an_encoder(std::string_view name) {
+  if (name.starts_with("model.")) name.remove_prefix(6);
+  return std::any_of(std::begin(kEncoders), std::end(kEncoders),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+Leftovers::Leftovers(const checkpoint::Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config;
+  const std::string prefix = find_prefix(checkpoint.table, checkpoint.format);
+  const auto name = [&](Part part, size_t layer) {
+    return part_name(part, static_cast<int>(layer), config, checkpoint.format, prefix);
+  };
+  names_.insert("rope_freqs.weight");
+  if (config.tied_embeddings) names_.insert(name(Part::lm_head, 0) + ".weight");
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.layers[i].donor < 0) continue;
+    for (const Part part : {Part::k, Part::v, Part::k_norm}) {
+      names_.insert(name(part, i) + ".weight");
+      names_.insert(name(part, i) + ".bias");
+    }
+  }
+}
+
+bool Leftovers::contains(const std::string& tensor) const {
+  return names_.contains(tensor) || of_an_encoder(tensor);
+}
+
+}  // namespace ringkeep::weights

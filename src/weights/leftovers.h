@@ -1,0 +1,21 @@
+// Tensors of a checkpoint that a decoder does not read, and may leave: encoders of images and
+// sound, what the configuration reader has used, projections of layers that share a cache.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+
+namespace ringkeep::weights {
+
+class Leftovers {
+ public:
+  explicit Leftovers(const checkpoint::Checkpoint& checkpoint);
+  bool contains(const std::string& tensor) const;
+
+ private:
+  std::set<std::string> names_;
+};
+
+}  // namespace ringkeep::weights
