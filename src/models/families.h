@@ -22,7 +22,7 @@ class Gemma4 final : public Decoder {
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
   void add_layer_embedding(int index, const weights::LayerWeights& w, Step& step);
 
-  std::vector<float> table_rows_;  // [rows, layers * layer_embedding] on the host
+  std::vector<float> table_rows_;  // [kTableRows, layers * layer_embedding] on the host
 };
 
 class Llama final : public Decoder {  // and Mistral, Ministral 3, Qwen 2 and 3, Phi-3, SmolLM 3

@@ -2,7 +2,9 @@
 // heads of their own, turn a part of their pairs, and may take values from the raw keys; the last
 // layers may read earlier layers' caches, with wider feed-forwards; a layer's output is multiplied
 // by one number. Models of the E series feed an embedding of the token into each layer.
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "models/families.h"
 
@@ -10,17 +12,28 @@ namespace ringkeep::models {
 
 using kernels::LinearOutput;
 
+namespace {
+constexpr int64_t kTableRows = 32;  // that pass through the host at once
+}
+
 // layer_in = (sqrt(d) * table[token] + norm(W x / sqrt(hidden))) / sqrt(2), for each layer. The
 // norm forgets the factor 1 / sqrt(hidden) but for its eps; sqrt(2) is in its weights.
 void Gemma4::before_layers(Step& step) {
   const int64_t width = config_.layer_embedding;
   if (width == 0) return;
   const auto layers = static_cast<int64_t>(config_.layers.size());
-  table_rows_.resize(static_cast<size_t>(step.rows * layers * width));
-  weights_.layer_embedding.read(step.batch.tokens, std::sqrt(static_cast<float>(width) / 2.0f),
-                                table_rows_.data(), step.exec.pool());
-  step.exec.device().copy_in(reinterpret_cast<std::byte*>(a_.layer_in), table_rows_.data(),
-                             table_rows_.size() * sizeof(float));
+  const std::span<const int32_t> tokens = step.batch.tokens;
+  const float scale = std::sqrt(static_cast<float>(width) / 2.0f);
+  table_rows_.resize(static_cast<size_t>(kTableRows * layers * width));
+  for (int64_t row = 0; row < step.rows; row += kTableRows) {
+    const int64_t count = std::min(kTableRows, step.rows - row);
+    weights_.layer_embedding.read(
+        tokens.subspan(static_cast<size_t>(row), static_cast<size_t>(count)), scale,
+        table_rows_.data(), step.exec.pool());
+    step.exec.device().copy_in(reinterpret_cast<std::byte*>(a_.layer_in + row * layers * width),
+                               table_rows_.data(),
+                               static_cast<size_t>(count * layers * width) * sizeof(float));
+  }
   const LinearOutput out[] = {
       {&weights_.layer_model_proj.tensor, nullptr, a_.layer_gate, layers * width}};
   linear(a_.x, config_.hidden, out, step);

@@ -17,6 +17,10 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+const char* out_scale_suffix(const checkpoint::Checkpoint& checkpoint) {
+  return checkpoint.format == checkpoint::Format::gguf ? ".weight" : "";
+}
+
 // Loads parts by name, with the shape that the configuration asks for.
 class Loader {
  public:
@@ -88,7 +92,7 @@ class Loader {
   // The one number that multiplies a layer's output, where the checkpoint has it, as a vector
   // [size].
   Status out_scale(int layer, int64_t size, OwnedVector& out) {
-    const char* suffix = checkpoint_.format == checkpoint::Format::gguf ? ".weight" : "";
+    const char* suffix = out_scale_suffix(checkpoint_);
     if (find(Part::out_scale, layer, suffix) == nullptr) return {};
     const auto scale = RK_TRY(values(Part::out_scale, layer, suffix, 1));
     return keep(std::vector<float>(static_cast<size_t>(size), scale.front()), out);
@@ -336,17 +340,22 @@ Result<size_t> packed_bytes(const checkpoint::Checkpoint& checkpoint, const Pack
                             const kernels::Ops& ops) {
   size_t total = 0;
   const Leftovers leftovers(checkpoint);
-  const std::string mapped =
-      part_name(Part::layer_embedding, 0, checkpoint.config, checkpoint.format,
-                find_prefix(checkpoint.table, checkpoint.format)) +
-      ".weight";
+  const std::string prefix = find_prefix(checkpoint.table, checkpoint.format);
+  const auto name_of = [&](Part part, size_t layer) {
+    return part_name(part, static_cast<int>(layer), checkpoint.config, checkpoint.format, prefix);
+  };
+  const std::string mapped = name_of(Part::layer_embedding, 0) + ".weight";
+  std::set<std::string> factors;  // one number in the file, one for each channel in memory
+  for (size_t i = 0; i < checkpoint.config.layers.size(); ++i)
+    factors.insert(name_of(Part::out_scale, i) + out_scale_suffix(checkpoint));
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
     if (name == mapped || leftovers.contains(name)) continue;
     if (tensor.shape.size() == 2) {
       const auto spec = RK_TRY(packed_spec(tensor, options));
       total += ops.weight_bytes(spec, tensor.rows(), tensor.cols());
     } else {
-      total += static_cast<size_t>(tensor.cols()) * sizeof(float);
+      const int64_t size = factors.contains(name) ? checkpoint.config.hidden : tensor.cols();
+      total += static_cast<size_t>(size) * sizeof(float);
     }
   }
   return total;

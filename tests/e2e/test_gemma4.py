@@ -2,13 +2,14 @@
 they are published: towers beside the text, sharing layers with projections of their own."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from make_tiny_model import make_tensors, test_tokens as fixed_tokens, write_hf, write_mlx
 from oracles import mlx_logits
-from ringkeep_cli import fails, logits, ok, ok_json, worst_error
+from ringkeep_cli import fails, logits, ok_json, run, worst_error
 from tiny_gemma4 import first_shared, heads_of
 from tiny_specs import SPECS, VOCAB, WINDOW
 
@@ -33,19 +34,19 @@ def test_quantized_caches(name, codec, tolerance, tiny, tmp_path):
 @pytest.mark.parametrize("codec", ["f16", "8", "4"])
 @pytest.mark.parametrize("name", NAMES)
 def test_chunks_and_threads(name, codec, tiny, tmp_path):
-    run = lambda chunk, threads: logits(tiny.hf(name), tokens_of(name), tmp_path, "--kv-bits", codec,
+    cut = lambda chunk, threads: logits(tiny.hf(name), tokens_of(name), tmp_path, "--kv-bits", codec,
                                         "--chunk", chunk, "--threads", threads)
-    whole = run(512, 1)
+    whole = cut(512, 1)
     for chunk, threads in [(512, 2), (1, 1), (7, 2), (64, 2)]:
-        assert (run(chunk, threads).view(np.uint32) == whole.view(np.uint32)).all(), (chunk, threads)
+        assert (cut(chunk, threads).view(np.uint32) == whole.view(np.uint32)).all(), (chunk, threads)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gguf_equals_safetensors(name, tiny, tmp_path):
     """The same weights in both formats, bit for bit: also with a cache that is balanced."""
     for codec in ("f16", "4"):
-        run = lambda path: logits(path, tokens_of(name), tmp_path, "--kv-bits", codec)
-        assert (run(tiny.gguf(name, "F32")) == run(tiny.hf(name))).all()
+        of = lambda path: logits(path, tokens_of(name), tmp_path, "--kv-bits", codec)
+        assert (of(tiny.gguf(name, "F32")) == of(tiny.hf(name))).all()
 
 
 def published(name):
@@ -101,12 +102,19 @@ def test_mlx_folders(name, tmp_path):
     assert worst_error(found, mlx_logits(tmp_path / "mlx", tokens)) < 2e-3
 
 
-def test_the_table_stays_in_its_file(tiny):
-    """Per-layer embeddings are no weights in memory: `plan` counts every tensor but them."""
-    tensors = make_tensors(SPECS["gemma4_e"])
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_as_planned(name, tiny):
+    """`plan` says what loading takes: every tensor but the table of per-layer embeddings, which
+    stays in its file."""
+    model = tiny.gguf(name, "F32")
+    planned = ok_json("plan", model)["totals"]["weights_bytes"]
+    log = run("run", model, "-v", "--raw", "-p", "a", "-n", 1).stderr.decode()
+    assert planned == int(re.search(r"loaded: (\d+) ", log).group(1)), log
+    tensors = make_tensors(SPECS[name])
     rest = sum(t.nbytes for n, t in tensors.items() if "per_layer.weight" not in n)
-    found = ok_json("plan", tiny.hf("gemma4_e"))["totals"]["weights_bytes"]
-    assert rest <= found < rest * 1.02 < sum(t.nbytes for t in tensors.values())
+    assert rest <= planned < rest * 1.02
+    table = sum(t.nbytes for t in tensors.values()) - rest
+    assert (table > 0.05 * rest) == (name == "gemma4_e")
 
 
 def test_unknown_tensors_are_refused(tmp_path):

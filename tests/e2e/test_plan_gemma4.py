@@ -94,7 +94,7 @@ def test_values_from_keys_are_told(name, tmp_path):
 @pytest.mark.parametrize("change,mentions", [
     ({"use_bidirectional_attention": "all"}, ["use_bidirectional_attention", "all"]),
     ({"vocab_size_per_layer_input": 1000}, ["vocab_size_per_layer_input is 1000"]),
-    ({"layer_types": ["full_attention"] * 34 + ["sliding_attention"]}, ["last layer"]),
+    ({"layer_types": ["full_attention"] + ["sliding_attention"] * 34}, ["last layer"]),
     ({"enable_moe_block": True}, ["num_experts"]),
     ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, ["sliding_attention"]),
     ({"per_layer_config": {"4": {"hidden_size": 8}}}, ["per_layer_config: 4", "hidden_size"]),
@@ -109,13 +109,15 @@ def test_what_cannot_be_read_is_named(change, mentions, tmp_path):
     fails(4, "plan", tmp_path, mentions=mentions)
 
 
-def test_heads_layer_by_layer(tmp_path):
-    """transformers 5 writes per_layer_config instead of global_head_dim: the same plan."""
-    old = plan_of("31b", "8", tmp_path)
-    config = json.loads((CONFIGS / "31b.json").read_text())
-    text = config["text_config"]
-    own = {"head_dim": text.pop("global_head_dim"),
-           "num_key_value_heads": text.pop("num_global_key_value_heads")}
-    text["per_layer_config"] = {str(i): own for i in range(5, 60, 6)}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert ok_json("plan", tmp_path, "--kv-bits", "8", "--kv-hot", "none", "--ctx", CONTEXT) == old
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_as_transformers_saves_it(name, tmp_path):
+    """transformers 5 writes per_layer_config in place of global_head_dim and
+    num_global_key_value_heads, and every default: the same plan."""
+    from transformers import AutoConfig
+
+    expected = plan_of(name, "8", tmp_path)
+    text = json.loads((CONFIGS / f"{name}.json").read_text())["text_config"]
+    saved = AutoConfig.for_model(text.pop("model_type"), **text).to_dict()
+    assert "per_layer_config" in saved and "global_head_dim" not in saved
+    (tmp_path / "config.json").write_text(json.dumps(saved))
+    assert ok_json("plan", tmp_path, "--kv-bits", "8", "--kv-hot", "none", "--ctx", CONTEXT) == expected
