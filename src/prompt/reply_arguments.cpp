@@ -4,7 +4,8 @@
 
 #include <cctype>
 #include <utility>
-#include <vector>
+
+#include "prompt/parameter_types.h"
 
 namespace ringkeep::prompt {
 namespace {
@@ -223,41 +224,9 @@ class ValueReader : public ArgumentReader {
   int hex_ = 0;  // digits of \u to come
 };
 
-// The names of the types that a schema allows.
-void collect_types(const Json& schema, int depth, std::vector<std::string>& types) {
-  if (!schema.is_object() || depth > 4) return;
-  if (const auto type = schema.find("type"); type != schema.end()) {
-    if (type->is_string()) types.push_back(*type);
-    if (type->is_array()) {
-      for (const Json& one : *type) {
-        if (one.is_string()) types.push_back(one);
-      }
-    }
-  }
-  for (const char* key : {"anyOf", "oneOf", "allOf"}) {
-    const auto options = schema.find(key);
-    if (options == schema.end() || !options->is_array()) continue;
-    for (const Json& option : *options) collect_types(option, depth + 1, types);
-  }
-  if (const auto values = schema.find("enum"); types.empty() && values != schema.end()) {
-    if (values->is_array() && !values->empty() && (*values)[0].is_string())
-      types.push_back("string");
-  }
-}
-
-bool fits(const Json& value, const std::string& type) {
-  if (type == "integer") return value.is_number_integer();
-  if (type == "number") return value.is_number();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "object") return value.is_object();
-  if (type == "array") return value.is_array();
-  if (type == "null") return value.is_null();
-  return false;
-}
-
 class XmlReader : public ArgumentReader {
  public:
-  explicit XmlReader(Json properties) : properties_(std::move(properties)) {}
+  explicit XmlReader(Json parameters) : parameters_(std::move(parameters)) {}
 
   Status feed(char c, std::string& json) override {
     text_ += c;
@@ -301,10 +270,8 @@ class XmlReader : public ArgumentReader {
     json += std::exchange(first_, false) ? "{\"" : ", \"";
     append_escaped(name, json);
     json += "\": ";
-    types_.clear();
-    known_ = properties_.is_object() && properties_.contains(name);
-    if (known_) collect_types(properties_[name], 0, types_);
-    plain_ = !known_ || (types_.size() == 1 && types_[0] == "string");
+    types_ = parameter_types(parameters_, name).value_or(kParameterString);
+    plain_ = types_ == kParameterString;
     if (plain_) json += '"';
     text_.clear();
     value_.clear();
@@ -351,9 +318,9 @@ class XmlReader : public ArgumentReader {
     if (text == "True" || text == "False") text[0] = static_cast<char>(text[0] + 'a' - 'A');
     if (text == "None") text = "null";
     const Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    bool taken = types_.empty() && parsed.is_structured();
-    for (const std::string& type : types_) taken = taken || fits(parsed, type);
-    if (taken && !parsed.is_discarded()) {
+    // What may be anything is a string, unless it is an object or an array.
+    const uint8_t types = types_ == kParameterAny ? kParameterObject | kParameterArray : types_;
+    if (!parsed.is_discarded() && !parsed.is_string() && (parameter_type(parsed) & types) != 0) {
       json += text;
       return;
     }
@@ -362,13 +329,12 @@ class XmlReader : public ArgumentReader {
     json += '"';
   }
 
-  const Json properties_;
+  const Json parameters_;
   State state_ = State::between;
   std::string text_, value_;
-  std::vector<std::string> types_;
-  bool first_ = true;   // no parameter yet
-  bool known_ = false;  // the schema has the parameter
-  bool plain_ = true;   // it is a string, and nothing else
+  uint8_t types_ = 0;  // that the parameter may have
+  bool first_ = true;  // no parameter yet
+  bool plain_ = true;  // it is a string, and nothing else
   bool begun_ = false;
 };
 
@@ -396,8 +362,8 @@ std::unique_ptr<ArgumentReader> read_json_arguments() { return std::make_unique<
 std::unique_ptr<ArgumentReader> read_marked_arguments(std::string string_mark) {
   return std::make_unique<ValueReader>(std::move(string_mark));
 }
-std::unique_ptr<ArgumentReader> read_xml_arguments(Json properties) {
-  return std::make_unique<XmlReader>(std::move(properties));
+std::unique_ptr<ArgumentReader> read_xml_arguments(Json parameters) {
+  return std::make_unique<XmlReader>(std::move(parameters));
 }
 
 }  // namespace ringkeep::prompt

@@ -29,8 +29,8 @@ class ArgumentReader {
 std::unique_ptr<ArgumentReader> read_json_arguments();
 // CallGrammar::Arguments::marked; a value that is no JSON is taken as text.
 std::unique_ptr<ArgumentReader> read_marked_arguments(std::string string_mark);
-// CallGrammar::Arguments::xml, to its </function>. `properties`: of the tool's schema, or null; a
-// value becomes what its property's type says, if it can, else a string.
-std::unique_ptr<ArgumentReader> read_xml_arguments(nlohmann::ordered_json properties);
+// CallGrammar::Arguments::xml, to its </function>. `parameters`: the tool's schema, or null; a
+// value becomes what the types of its parameter say (parameter_types.h), if it can, else a string.
+std::unique_ptr<ArgumentReader> read_xml_arguments(nlohmann::ordered_json parameters);
 
 }  // namespace ringkeep::prompt

@@ -111,7 +111,11 @@ CallReader::Status CallReader::tail(CallSink& sink) {
   return Status::done;
 }
 
-CallReader::Status CallReader::end(CallSink& sink) {
+CallReader::Status CallReader::end(CallSink& sink, bool cut) {
+  if (cut) {
+    if (stage_ != Stage::head && !announced_) announce(sink);
+    return Status::done;
+  }
   if (stage_ != Stage::tail) return bad();
   if (!announced_ && !announce(sink)) return bad();
   return Status::done;  // what there is of a tail is the beginning of its marks
@@ -139,13 +143,7 @@ std::unique_ptr<ArgumentReader> CallReader::reader() const {
     case CallGrammar::Arguments::xml: break;
   }
   const Json* called = function();
-  Json properties;
-  if (called != nullptr && called->contains("parameters")) {
-    const Json& parameters = (*called)["parameters"];
-    if (parameters.is_object() && parameters.contains("properties"))
-      properties = parameters["properties"];
-  }
-  return read_xml_arguments(std::move(properties));
+  return read_xml_arguments(called != nullptr ? called->value("parameters", Json()) : Json());
 }
 
 }  // namespace ringkeep::prompt

@@ -36,8 +36,10 @@ class CallReader {
   // done: the calls are over; bad: the text breaks the format. unread() is then what belongs to no
   // call that was told. After either nothing more may be fed.
   Status feed(char byte, CallSink& sink);
-  // The text is over: done or bad. A call that was told and is not whole stays as it is.
-  Status end(CallSink& sink);
+  // The text is over: done or bad. A call that was told and is not whole stays as it is. `cut`:
+  // more was to come, so what there is of a call is told as far as it goes, once its name is known,
+  // and nothing is left unread.
+  Status end(CallSink& sink, bool cut);
   const std::string& unread() const { return unread_; }
 
  private:

@@ -47,13 +47,14 @@ ReplyDelta ReplyParser::push(std::string_view text) {
   return std::exchange(delta_, {});
 }
 
-ReplyDelta ReplyParser::finish() {
+ReplyDelta ReplyParser::finish(bool cut) {
   while (reader_ != nullptr) {  // each turn hands on at least the mark that began the calls
-    close_calls(reader_->end(*this));
+    close_calls(reader_->end(*this, cut));
     run();
   }
   const bool only_space = std::all_of(held_.begin(), held_.end(), is_space);
-  if (!(after_mark_ && only_space)) emit(held_);
+  const bool marks = only_space ? after_mark_ : cut;
+  if (!marks) emit(held_);
   held_.clear();
   return std::exchange(delta_, {});
 }

@@ -37,14 +37,18 @@ struct ReplyOptions {
 // However the text is cut, the deltas add up to the same, and nothing but marks and the white space
 // next to them is missing in them. Pieces of whole UTF-8 characters give deltas of whole
 // characters. What breaks the format of a call is content, but for a call that was told already
-// (kCallHoldBack): its arguments stay as far as they go, and the rest is content. Reasoning is
+// (kCallHoldBack): its arguments stay as far as they go, and the rest is content. So is a call that
+// the end of the reply breaks, unless the reply was cut. Reasoning is
 // looked for at the beginning of the reply and behind calls, calls anywhere outside of reasoning.
 class ReplyParser : private CallSink {
  public:
   explicit ReplyParser(ReplyFormat format, ReplyOptions options = {});
 
   ReplyDelta push(std::string_view text);
-  ReplyDelta finish();  // the reply is over
+  // The reply is over. `cut`: the model had more to write (the limit of tokens, a cancellation).
+  // Then what may be the beginning of a mark or of a call is not told, and a call whose name is
+  // known is, with its arguments as far as they go: a JSON text that ends early.
+  ReplyDelta finish(bool cut = false);
   bool called_tools() const { return calls_ > 0; }
 
  private:

@@ -48,12 +48,12 @@ inline void add(const ReplyDelta& delta, Reply& reply) {
 }
 
 inline Reply parse_pieces(ReplyFormat format, const std::vector<std::string>& pieces,
-                          ReplyOptions options) {
+                          ReplyOptions options, bool cut_short = false) {
   options.id_seed = 7;
   ReplyParser parser(format, std::move(options));
   Reply reply;
   for (const std::string& piece : pieces) add(parser.push(piece), reply);
-  add(parser.finish(), reply);
+  add(parser.finish(cut_short), reply);
   reply.ordered = reply.ordered && parser.called_tools() == !reply.calls.empty();
   return reply;
 }

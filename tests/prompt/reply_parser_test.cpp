@@ -210,6 +210,40 @@ TEST(ReplyParser, AnyCutGivesTheSame) {
   }
 }
 
+// With a call that is cut short the name and the beginning of its arguments come back; before the
+// name is known, nothing does.
+TEST(ReplyParser, ACutCallIsToldAsFarAsItGoes) {
+  const std::string begin = "<｜tool▁calls▁begin｜>";
+  const std::string named = begin + "<｜tool▁call▁begin｜>now<｜tool▁sep｜>";
+  const std::string llama = "{\"name\": \"now\", \"parameters\": {\"a\": \"b";
+  const std::vector<Case> all = {
+      {{TF::deepseek_v31, RF::none}, "a" + begin, content("a")},
+      {{TF::deepseek_v31, RF::none}, named.substr(0, named.size() - 1), content("")},
+      {{TF::deepseek_v31, RF::none}, named + "{", calls({{"now", "{"}})},
+      {{TF::deepseek_v31, RF::none},
+       named + "{}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜to",
+       calls({{"now", "{}"}})},
+      {{TF::deepseek_v31, RF::none}, named + "{\"a\": tr", calls({{"now", "{\"a\": "}})},
+      {{TF::hermes, RF::think}, "<think>a</thi", {.reasoning = "a"}},
+      {{TF::hermes, RF::think}, "<think>a\n", {.reasoning = "a\n"}},
+      {{TF::hermes, RF::think}, "a\n<tool_", content("a")},
+      {{TF::hermes, RF::think}, "a <", content("a")},
+      {{TF::hermes, RF::think}, "a <b", content("a <b")},
+      {{TF::llama3_json, RF::none}, llama, calls({{"now", "{\"a\": \"b"}})},
+      {{TF::llama3_json, RF::none}, "{\"name\": \"no", content("")},
+      {{TF::llama3_json, RF::none}, "{\"a\": [1", content("{\"a\": [1")},
+      {{TF::qwen3_coder, RF::none},
+       "<function=now>\n<parameter=a>\nb\n</par",
+       calls({{"now", "{\"a\": \"b"}})},
+  };
+  for (const Case& c : all) {
+    SCOPED_TRACE(c.text);
+    Reply reply = parse_pieces(c.format, {c.text}, {.tools = test_tools()}, /*cut_short=*/true);
+    for (Call& call : reply.calls) call.id.clear();
+    EXPECT_EQ(reply, c.expected);
+  }
+}
+
 TEST(ReplyParser, WithoutToolsCallsAreContent) {
   for (const Case& c : cases()) {
     if (c.format.reasoning != RF::none) continue;

@@ -96,39 +96,101 @@ Json schema_of(const Json& arguments) {
   return properties;
 }
 
+struct Written {
+  std::string text;  // of the calls
+  Json tools = Json::array();
+  std::vector<Json> arguments;
+};
+
+Written random_calls(ToolFormat format, std::mt19937& random) {
+  const CallGrammar g = call_grammar(format);
+  Written out{.text = g.begin, .arguments = std::vector<Json>(random() % 3 + 1)};
+  for (size_t i = 0; i < out.arguments.size(); ++i) {
+    Json& arguments = out.arguments[i] = Json::object();
+    for (size_t n = random() % 4; n > 0; --n)
+      arguments["p" + std::to_string(random() % 9)] = random_value(2, random);
+    const std::string name = "f" + std::to_string(i);
+    out.tools.push_back(
+        {{"type", "function"},
+         {"function", {{"name", name}, {"parameters", {{"properties", schema_of(arguments)}}}}}});
+    out.text += (i > 0 ? g.separator : "") + g.call_begin + name + g.name_end +
+                rendered(arguments, g) + g.call_end;
+  }
+  out.text += g.end;
+  return out;
+}
+
 // What a grammar writes is read back, whatever the arguments are.
 TEST(ReplyProperty, WhatTheGrammarWritesIsReadBack) {
   std::mt19937 random(2);
   for (int round = 0; round < 2000; ++round) {
     const ToolFormat format = kFormats[random() % std::size(kFormats)];
-    const CallGrammar g = call_grammar(format);
-    std::vector<Json> arguments(random() % 3 + 1);
-    Json tools = Json::array();
-    std::string text = g.begin;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      arguments[i] = Json::object();
-      for (size_t n = random() % 4; n > 0; --n)
-        arguments[i]["p" + std::to_string(random() % 9)] = random_value(2, random);
-      const std::string name = "f" + std::to_string(i);
-      tools.push_back(
-          {{"type", "function"},
-           {"function",
-            {{"name", name}, {"parameters", {{"properties", schema_of(arguments[i])}}}}}});
-      text += (i > 0 ? g.separator : "") + g.call_begin + name + g.name_end +
-              rendered(arguments[i], g) + g.call_end;
-    }
-    text += g.end;
+    const Written written = random_calls(format, random);
     const std::string before = format == ToolFormat::llama3_json ? "" : "Say.";
-    SCOPED_TRACE(text);
-    const Reply reply = parse_pieces({format, ReasoningFormat::none},
-                                     cut(before + text, 40, random), {.tools = tools});
+    SCOPED_TRACE(written.text);
+    const Reply reply =
+        parse_pieces({format, ReasoningFormat::none}, cut(before + written.text, 40, random),
+                     {.tools = written.tools});
     EXPECT_EQ(reply.content, before);
-    ASSERT_EQ(reply.calls.size(), arguments.size());
-    for (size_t i = 0; i < arguments.size(); ++i) {
+    ASSERT_EQ(reply.calls.size(), written.arguments.size());
+    for (size_t i = 0; i < reply.calls.size(); ++i) {
       EXPECT_EQ(reply.calls[i].name, "f" + std::to_string(i));
-      EXPECT_EQ(Json::parse(reply.calls[i].arguments, nullptr, false), arguments[i]);
+      EXPECT_EQ(Json::parse(reply.calls[i].arguments, nullptr, false), written.arguments[i]);
     }
   }
+}
+
+std::string without_last_space(std::string text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
+    text.pop_back();
+  return text;
+}
+
+// A reply that the limit of tokens cuts, anywhere: what comes back is the beginning of what the
+// whole reply gives, so no mark and no part of one is told, and pieces give the same.
+TEST(ReplyProperty, ACutReplyIsTheBeginningOfTheWhole) {
+  std::mt19937 random(4);
+  int partial = 0;
+  for (int round = 0; round < 108; ++round) {
+    const ReplyFormat format{kFormats[static_cast<size_t>(round) % std::size(kFormats)],
+                             kReasoning[random() % std::size(kReasoning)]};
+    const ReasoningMarks marks = reasoning_marks(format.reasoning);
+    const Written written = random_calls(format.tools, random);
+    std::string text;
+    if (format.reasoning != ReasoningFormat::none && round % 2 == 0)
+      text = marks.open + "\nHm, <b> [x] " + marks.close + "\n\n";
+    if (format.tools != ToolFormat::llama3_json) text += "Say <b> [x]: < [ { \n";
+    text += written.text;
+    if (round % 3 == 0 && format.tools != ToolFormat::llama3_json) text += " So <b>.";
+    const ReplyOptions options{.tools = written.tools};
+    const Reply whole = parse_pieces(format, {text}, options);
+    ASSERT_EQ(whole.calls.size(), written.arguments.size()) << text;
+    for (size_t at = 0; at <= text.size(); ++at) {
+      const std::string part = text.substr(0, at);
+      SCOPED_TRACE(part);
+      const Reply reply = parse_pieces(format, {part}, options, /*cut_short=*/true);
+      ASSERT_EQ(parse_pieces(format, cut(part, 1, random), options, true), reply);
+      ASSERT_TRUE(reply.ordered);
+      ASSERT_TRUE(whole.content.starts_with(without_last_space(reply.content))) << reply.content;
+      ASSERT_TRUE(whole.reasoning.starts_with(without_last_space(reply.reasoning)))
+          << reply.reasoning;
+      ASSERT_LE(reply.calls.size(), whole.calls.size());
+      for (size_t i = 0; i < reply.calls.size(); ++i) {
+        const Call &call = reply.calls[i], &all = whole.calls[i];
+        ASSERT_EQ(call.name, all.name);
+        ASSERT_EQ(call.id, all.id);
+        ASSERT_TRUE(all.arguments.starts_with(call.arguments)) << call.arguments;
+        if (i + 1 < reply.calls.size()) {
+          ASSERT_EQ(call.arguments, all.arguments);
+        }
+        partial += call.arguments != all.arguments ? 1 : 0;
+      }
+      if (at == text.size()) {
+        ASSERT_EQ(reply, whole);
+      }
+    }
+  }
+  EXPECT_GT(partial, 500);
 }
 
 std::string without_space(const std::string& text) {

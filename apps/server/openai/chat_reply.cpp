@@ -24,7 +24,7 @@ class ChatChoice : public ChoiceShape {
 
   std::vector<Json> closing(const std::string& finish) override {
     std::vector<Json> chunks;
-    Json rest = told(parser_.finish());
+    Json rest = told(parser_.finish(finish != "stop"));
     if (rest.is_null() && (!sampled_.empty() || (options_.token_ids && !tokens_.empty())))
       rest = with_tokens(chunk({{"content", ""}}));
     if (!rest.is_null()) chunks.push_back(std::move(rest));
@@ -35,7 +35,7 @@ class ChatChoice : public ChoiceShape {
   }
 
   Json whole(const std::string& finish) override {
-    told(parser_.finish());
+    told(parser_.finish(finish != "stop"));
     Json message = {{"role", "assistant"},
                     {"content", calls_.empty() || !content_.empty() ? Json(content_) : Json()},
                     {"refusal", nullptr}};
