@@ -120,9 +120,11 @@ class Loader {
     const std::string layers = gguf ? "blk." : prefix_ + "layers.";
     const std::string head_bias =
         part_name(Part::lm_head, 0, config_, checkpoint_.format, prefix_) + ".bias";
+    const Leftovers leftovers(checkpoint_);
     for (const auto& [name, tensor] : checkpoint_.table.tensors) {
       if (!name.starts_with(layers) && name != head_bias) continue;
-      if (used_.contains(name) || fused_.wholes.contains(name)) continue;
+      if (used_.contains(name) || fused_.wholes.contains(name) || leftovers.contains(name))
+        continue;
       if (name.ends_with("rotary_emb.inv_freq")) continue;  // old files; it follows from the base
       return input_error("{}: tensor {} is not part of a {} model as it is known here",
                          checkpoint_.path, name, config_.family);

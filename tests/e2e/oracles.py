@@ -10,7 +10,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "models"
 
 def missing_windows(config) -> tuple:
     """Windows of the layers (None: full) of families that mlx-lm runs without them; else empty."""
-    kind, n, window = config["model_type"], config["num_hidden_layers"], config.get("sliding_window")
+    kind, n, window = config["model_type"], config.get("num_hidden_layers"), config.get("sliding_window")
     if kind in ("mistral", "phi3") and window:
         return (window,) * n
     if kind == "qwen2" and config["use_sliding_window"]:
@@ -43,8 +43,8 @@ def mlx_logits(folder, tokens: tuple) -> np.ndarray:
     mx.set_default_device(mx.cpu)
     model, config = load_model(pathlib.Path(folder))
     model.set_dtype(mx.float32)
-    layers = model.model.layers
     for i, window in enumerate(missing_windows(config)):
+        layers = model.model.layers
         layers[i] = _Windowed(layers[i], create_causal_mask(len(tokens), window_size=window))
     return np.array(model(mx.array([tokens]))[0].astype(mx.float32))
 

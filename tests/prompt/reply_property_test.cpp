@@ -261,12 +261,14 @@ TEST(ReplyProperty, SoupOfMarks) {
       EXPECT_TRUE(is_json_or_long(call.arguments)) << call.arguments;
     called += static_cast<int>(whole.calls.size());
     if (!whole.calls.empty()) continue;
-    if (format.reasoning == ReasoningFormat::none)
+    if (format.reasoning == ReasoningFormat::none) {
       EXPECT_EQ(without_space(whole.content), without_space(text));
+    }
     if (format.reasoning != ReasoningFormat::none &&
         text.find(reasoning.open) == std::string::npos &&
-        text.find(reasoning.close) == std::string::npos)
+        text.find(reasoning.close) == std::string::npos) {
       EXPECT_EQ(without_space(whole.reasoning + whole.content), without_space(text));
+    }
   }
   EXPECT_GT(called, 300);  // the soup is not too thin
 }
