@@ -44,15 +44,15 @@ def test_mlx_quantized(name, bits, tiny, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) | {"qwen2_window"}))
 def test_quantized_caches_stay_near(name, tiny, tmp_path):
-    """8 bits change logits a little, 4 bits more: measured on random weights, where nothing averages
-    out, several windows long."""
+    """8 bits change logits a little, 4 bits without a hot tier more: measured on random weights, where
+    nothing averages out, several windows long."""
     tokens = tokens_of(name)
-    with_cache = lambda bits: logits(tiny.hf(name), tokens, tmp_path, "--exact", "--kv-bits", bits)
+    with_cache = lambda *flags: logits(tiny.hf(name), tokens, tmp_path, "--exact", "--kv-bits", *flags)
     exact = with_cache("f16")
     rms = lambda found: float(np.sqrt(((found - exact)**2).mean()) / exact.std())
-    eight, four = rms(with_cache("8")), rms(with_cache("4"))
+    eight, four = rms(with_cache("8")), rms(with_cache("4", "--kv-hot", "none"))
     assert 0 < eight < 0.01, eight
-    assert eight < four < 0.1, four
+    assert 2 * eight < four < 0.2, (eight, four)
 
 
 @pytest.mark.parametrize("name", ["qwen2_window", "gemma2_query", "phi3_long", "smollm3_listed",
