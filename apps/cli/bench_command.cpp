@@ -10,13 +10,12 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
 namespace ringkeep::cli {
 namespace {
-
-constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 struct Options {
   ModelOptions model;
@@ -128,15 +127,8 @@ Result<double> decode_speed(engine::Engine& engine, int64_t depth, int64_t count
 }
 
 Status check_flags(const Options& options) {
-  for (const auto& [flag, value] :
-       {std::pair("--prompt-tokens", options.prompt), std::pair("--max-tokens", options.decode)})
-    if (value > kMostTokens)
-      return make_error(ErrorKind::usage, "{} {}: expected at most {}", flag, value, kMostTokens);
   for (const int64_t depth : options.depths)
-    if (depth > kMostTokens)
-      return make_error(ErrorKind::usage, "--depths: {}, expected at most {}", depth, kMostTokens);
-  for (const int64_t depth : options.depths)
-    if (depth < 0 || depth % options.cache.chunk != 0)
+    if (depth % options.cache.chunk != 0)
       return make_error(ErrorKind::usage,
                         "--depths: {} is not a multiple of --chunk ({}), so no prefill step would "
                         "begin there",
@@ -236,22 +228,14 @@ Command add_bench(CLI::App& app) {
   add_model_options(*command, options->model);
   add_json_option(*command, options->model);
   const char* group = "Measurement";
-  command->add_option("-p,--prompt-tokens", options->prompt, "tokens to prefill")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "-p,--prompt-tokens", options->prompt, "tokens to prefill", 1, kMostTokens)
       ->group(group);
-  command->add_option("-n,--max-tokens", options->decode, "tokens to decode")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "-n,--max-tokens", options->decode, "tokens to decode", 1, kMostTokens)
       ->group(group);
-  command
-      ->add_option("-d,--depths", options->depths,
-                   "tokens already in the cache, multiples of --chunk")
+  add_integer(*command, "-d,--depths", options->depths,
+              "tokens already in the cache, multiples of --chunk", 0, kMostTokens)
       ->type_name("N,...")
       ->delimiter(',')
-      ->capture_default_str()
       ->group(group);
   CLI::Option* budget = add_cache_options(*command, options->cache, false);
   command->add_option("--codecs", options->codecs, "codecs of the cache (see run --kv-bits)")
@@ -260,10 +244,8 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str()
       ->excludes(budget)
       ->group(group);
-  command->add_option("-r,--repetitions", options->repetitions, "the median of this many counts")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "-r,--repetitions", options->repetitions, "the median of this many counts",
+              1, 10000)
       ->group(group);
   add_runtime_options(*command, options->runtime);
   return {command, [options] { return bench_command(*options); }};
