@@ -9,13 +9,12 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
 namespace ringkeep::cli {
 namespace {
-
-constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 struct Options {
   ModelOptions model;
@@ -28,19 +27,6 @@ struct Options {
   int repetitions = 5;
   bool breakdown = false;
 };
-
-Status check_flags(const Options& options) {
-  for (const auto& [flag, value] :
-       {std::pair("--prompt-tokens", options.prompt), std::pair("--max-tokens", options.decode)})
-    if (value > kMostTokens)
-      return make_error(ErrorKind::usage, "{} {}: expected at most {}", flag, value, kMostTokens);
-  for (const int64_t depth : options.depths)
-    if (depth > kMostTokens)
-      return make_error(ErrorKind::usage, "--depths: {}, expected at most {}", depth, kMostTokens);
-  for (const int64_t depth : options.depths)
-    if (depth < 0) return make_error(ErrorKind::usage, "--depths: {} is negative", depth);
-  return {};
-}
 
 // The cache of one codec (the one that a budget chose: of that budget): a sequence for every depth
 // and one more, that continues one of them.
@@ -132,7 +118,6 @@ void print_rows_text(const std::vector<BenchRow>& rows, const Options& options,
 Result<int> bench_command(const Options& asked) {
   init_log(asked.model.verbosity);
   Options options = asked;
-  RK_TRY(check_flags(options));
   if (options.codecs.empty()) return make_error(ErrorKind::usage, "--codecs names no codec");
   checkpoint::Checkpoint checkpoint =
       RK_TRY(checkpoint::open(options.model.model, {.tokenizer = false}));
@@ -188,20 +173,14 @@ Command add_bench(CLI::App& app) {
   add_model_options(*command, options->model);
   add_json_option(*command, options->model);
   const char* group = "Measurement";
-  command->add_option("-p,--prompt-tokens", options->prompt, "tokens to prefill")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "-p,--prompt-tokens", options->prompt, "tokens to prefill", 1, kMostTokens)
       ->group(group);
-  command->add_option("-n,--max-tokens", options->decode, "tokens to decode")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "-n,--max-tokens", options->decode, "tokens to decode", 1, kMostTokens)
       ->group(group);
-  command->add_option("-d,--depths", options->depths, "tokens already in the cache")
+  add_integer(*command, "-d,--depths", options->depths, "tokens already in the cache", 0,
+              kMostTokens)
       ->type_name("N,...")
       ->delimiter(',')
-      ->capture_default_str()
       ->group(group);
   CLI::Option* budget = add_cache_options(*command, options->cache, false);
   command->add_option("--codecs", options->codecs, "codecs of the cache (see run --kv-bits)")
@@ -210,10 +189,8 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str()
       ->excludes(budget)
       ->group(group);
-  command->add_option("-r,--repetitions", options->repetitions, "the median of this many counts")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "-r,--repetitions", options->repetitions, "the median of this many counts",
+              1, 10000)
       ->group(group);
   command->add_flag("--breakdown", options->breakdown, "also show what each operation took")
       ->group(group);

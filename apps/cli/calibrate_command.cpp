@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "eval/divergence.h"
@@ -231,29 +232,17 @@ Command add_calibrate(CLI::App& app) {
   input->add_option("--tokens-file", options->tokens_file, "a file of token ids instead")
       ->type_name("FILE");
   input->require_option(1);
-  command->add_option("--tokens", options->tokens, "tokens of the text to measure")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "--tokens", options->tokens, "tokens of the text to measure", 1,
+              kMostTokens)
       ->group(group);
-  command
-      ->add_option("-c,--ctx", options->ctx,
-                   "measured in windows of this length; 0: the trained context, at most 4096")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
+  add_integer(*command, "-c,--ctx", options->ctx,
+              "measured in windows of this length; 0: the trained context, at most 4096", 0,
+              kMostTokens)
       ->group(group);
-  command
-      ->add_option("--held-out", options->held_out,
-                   "further tokens to measure the gain of a 4-bit cache on; 0: none")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
+  add_integer(*command, "--held-out", options->held_out,
+              "further tokens to measure the gain of a 4-bit cache on; 0: none", 0, kMostTokens)
       ->group(group);
-  command->add_option("--chunk", options->chunk, "most tokens of a prefill step")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_integer(*command, "--chunk", options->chunk, "most tokens of a prefill step", 1, kMostTokens)
       ->group(group);
   command
       ->add_option("-o,--output", options->output,

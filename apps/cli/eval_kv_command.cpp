@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "cli/eval_options.h"
+#include "cli/numbers.h"
 #include "cli/output.h"
 #include "eval/fingerprint.h"
 #include "eval/report.h"
@@ -123,8 +124,8 @@ Command add_eval_kv(CLI::App& app) {
   command
       ->add_option("--chunks", options->chunks,
                    "pieces of --ctx tokens (default: what the text gives, at most 4)")
+      ->transform(whole_number(1, kMostTokens))
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
       ->group(group);
   command->add_option("--only", options->only, "quantize the layers of this kind alone")
       ->type_name("sliding|full")
@@ -137,20 +138,14 @@ Command add_eval_kv(CLI::App& app) {
   command
       ->add_option("--lengths", options->lengths,
                    "also report the rows just before these lengths (sets --ctx)")
+      ->transform(whole_number(1, kMostTokens))
       ->type_name("N,...")
       ->delimiter(',')
       ->group(group);
-  command
-      ->add_option("--free-run", options->free_run,
-                   "tokens of greedy continuations that are compared; 0: none, no decode speed")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{0}, int64_t{4096}))
-      ->capture_default_str()
+  add_integer(*command, "--free-run", options->free_run,
+              "tokens of greedy continuations that are compared; 0: none, no decode speed", 0, 4096)
       ->group(group);
-  command->add_option("--prompts", options->prompts, "greedy continuations in each chunk")
-      ->type_name("N")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str()
+  add_integer(*command, "--prompts", options->prompts, "greedy continuations in each chunk", 1, 64)
       ->group(group);
   return {command, [options] { return eval_kv_command(*options); }};
 }

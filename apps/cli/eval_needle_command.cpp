@@ -1,6 +1,7 @@
 // `eval needle`: facts planted inside and beyond the window, asked for under each cache.
 #include "base/log.h"
 #include "cli/eval_options.h"
+#include "cli/numbers.h"
 #include "cli/output.h"
 #include "eval/filler.h"
 #include "eval/fingerprint.h"
@@ -84,15 +85,15 @@ Command add_eval_needle(CLI::App& app) {
       ->add_option("--depths", options->depths,
                    "tokens from a fact to the question (default: near, on both sides of the "
                    "window, and far)")
+      ->transform(whole_number(0, kMostTokens))
       ->type_name("N,...")
       ->delimiter(',')
       ->group(group);
-  command->add_option("--facts", options->facts, "facts at each depth, each in its own text")
-      ->type_name("N")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str()
+  add_integer(*command, "--facts", options->facts, "facts at each depth, each in its own text", 1,
+              10000)
       ->group(group);
   command->add_option("--seed", options->seed, "chooses the facts and the stretches of text")
+      ->transform(seed_number())
       ->type_name("N")
       ->capture_default_str()
       ->group(group);

@@ -1,49 +1,21 @@
 #include "cli/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <limits>
 
 #include "base/log.h"
 #include "cli/machine.h"
+#include "cli/numbers.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
-#include "kv/budget.h"
 
 namespace ringkeep::cli {
 namespace {
 
-// A whole string as a number; the error names `what`.
-template <typename T>
-Result<T> parse_number(std::string_view text, const char* what) {
-  T value{};
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const char* end = text.data() + text.size();
-  const auto [stopped, code] = std::from_chars(text.data(), end, value);
-  if (text.empty() || code != std::errc() || stopped != end)
-    return make_error(ErrorKind::usage, "{}: expected a number, found \"{}\"", what, text);
-  return value;
-}
-
-// Whole decimal numbers that fit the option's type. The library's own conversion wraps -1, takes
-// the nearest limit for what is out of range, and reads 010 as eight.
-template <typename T>
-CLI::Option* add_integer(CLI::App& app, const std::string& names, T& value,
-                         const std::string& help) {
-  const auto check = [](std::string& text) -> std::string {
-    const auto number = parse_number<T>(text, "expected a whole number");
-    if (number.ok()) text = std::to_string(*number);
-    return number.ok()
-               ? ""
-               : fmt::format("expected a whole number from {} to {}, found \"{}\"",
-                             std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), text);
-  };
-  return app.add_option(names, value, help)->transform(CLI::Validator(check, ""));
-}
+constexpr int64_t kMostGroup = 1 << 16;  // channels of a head
+constexpr int64_t kMostSequences = 1 << 16;
 
 }  // namespace
-
 CLI::Option* add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_flag("-v,--verbose", options.verbosity, "more log lines (-vv: debug)")->group("Output");
   return app.add_option("MODEL", options.model, "model file, folder, org/name or `demo`")
@@ -57,25 +29,15 @@ void add_json_option(CLI::App& app, ModelOptions& options) {
 CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
   const char* group = "Cache";
   CLI::Option* budget =
-      app.add_option_function<std::string>(
-             "--kv-budget",
-             [&flags](const std::string& text) {
-               const Result<size_t> bytes = kv::parse_bytes(text);
-               if (!bytes.ok()) throw CLI::ValidationError("--kv-budget", bytes.error().message);
-               flags.kv_budget = bytes.value();
-             },
-             "choose the best codecs whose cache takes at most so much, e.g. 512M, 1.5GiB")
+      app.add_option("--kv-budget", flags.kv_budget,
+                     "choose the best codecs whose cache takes at most so much, e.g. 512M, 1.5GiB")
+          ->transform(byte_count())
           ->type_name("BYTES")
           ->group(group);
-  app.add_option_function<std::string>(
-         "--kv-memory",
-         [&flags](const std::string& text) {
-           const Result<size_t> bytes = kv::parse_bytes(text);
-           if (!bytes.ok()) throw CLI::ValidationError("--kv-memory", bytes.error().message);
-           flags.kv_memory = bytes.value();
-         },
-         "what all sequences together may take, e.g. 512M, 1.5GiB; without it each may come to its "
-         "bound")
+  app.add_option("--kv-memory", flags.kv_memory,
+                 "what all sequences together may take, e.g. 512M, 1.5GiB; without it each may "
+                 "come to its bound")
+      ->transform(byte_count())
       ->type_name("BYTES")
       ->excludes(budget)
       ->group(group);
@@ -110,84 +72,62 @@ CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
       ->capture_default_str()
       ->group(group);
   add_integer(app, "--kv-group-size", flags.kv_group_size,
-              "channels under one scale; 0: hadamard a whole row, affine 64")
-      ->type_name("N")
-      ->capture_default_str()
+              "channels under one scale; 0: hadamard a whole row, affine 64", 0, kMostGroup)
       ->group(group);
   add_integer(app, "--quantized-kv-start", flags.quantized_kv_start,
-              "rows with a lower index stay f16")
-      ->type_name("N")
-      ->capture_default_str()
+              "rows with a lower index stay f16", 0, kMostTokens)
       ->group(group);
   add_integer(app, "--max-kv-size", flags.max_kv_size,
-              "most tokens that a full layer holds; 0: unbounded")
-      ->type_name("N")
-      ->capture_default_str()
+              "most tokens that a full layer holds; 0: unbounded", 0, kMostTokens)
       ->group(group);
-  add_integer(app, "--keep", flags.keep, "first tokens that a bounded full layer never drops")
-      ->type_name("N")
-      ->capture_default_str()
+  add_integer(app, "--keep", flags.keep, "first tokens that a bounded full layer never drops", 0,
+              kMostTokens)
       ->group(group);
   add_integer(app, "--chunk,--prefill-step-size,--ubatch-size", flags.chunk,
-              "most tokens of a prefill step")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+              "most tokens of a prefill step", 1, kMostTokens)
       ->group(group);
   return budget;
 }
 
 void add_context_option(CLI::App& app, CacheFlags& flags) {
   add_integer(app, "-c,--ctx,--ctx-size,--max-model-len", flags.ctx,
-              "most tokens of a sequence; 0: the trained context, at most 4096")
-      ->type_name("N")
-      ->capture_default_str()
+              "most tokens of a sequence; 0: the trained context, at most 4096", 0, kMostTokens)
       ->group("Cache");
 }
 
 void add_parallel_option(CLI::App& app, CacheFlags& flags) {
-  add_integer(app, "--parallel,--max-num-seqs", flags.parallel, "sequences at the same time")
-      ->type_name("N")
-      ->capture_default_str()
+  add_integer(app, "--parallel,--max-num-seqs", flags.parallel, "sequences at the same time", 1,
+              kMostSequences)
       ->group("Cache");
 }
 
 CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags) {
   return app
       .add_option("--prefix-cache-bytes", flags.prefix_cache_bytes,
-                  "snapshots of the cache for prompts that begin alike (K, M, G: powers of 1024); "
-                  "-1: as much as the cache itself")
+                  "snapshots of the cache for prompts that begin alike, e.g. 512M; -1: as much as "
+                  "the cache itself; 0: none")
+      ->transform(byte_count({-1, 0}))
       ->type_name("BYTES")
-      ->transform(CLI::Validator(
-          [](std::string& text) {
-            return text == "-1" ? std::string() : CLI::AsSizeValue(/*kb_is_1000=*/false)(text);
-          },
-          "BYTES"))
       ->capture_default_str()
       ->group("Cache");
 }
 
 void add_weight_options(CLI::App& app, RuntimeOptions& options) {
   add_integer(app, "--weight-bits", options.weight_bits,
-              "quantize dense weights while loading: 2 3 4 5 6 8; 0: as they are")
-      ->type_name("BITS")
+              "quantize dense weights while loading: 2 3 4 5 6 8; 0: as they are", 0, 8)
       ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}))
-      ->capture_default_str()
       ->group("Weights");
-  add_integer(app, "--weight-group", options.weight_group, "columns under one scale: 32 64 128")
-      ->type_name("N")
+  add_integer(app, "--weight-group", options.weight_group, "columns under one scale: 32 64 128", 32,
+              128)
       ->check(CLI::IsMember({32, 64, 128}))
-      ->capture_default_str()
       ->group("Weights");
 }
 
 void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   options.threads = default_threads();
   const char* group = "Compute";
-  add_integer(app, "-t,--threads", options.threads, "threads (default: the physical cores)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str()
+  add_integer(app, "-t,--threads", options.threads, "threads (default: the physical cores)", 1,
+              1024)
       ->group(group);
   app.add_flag("--exact", options.exact, "float32 activations in the weight products (slower)")
       ->group(group);
@@ -197,23 +137,19 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   add_weight_options(app, options);
 }
 
+// The ranges of engine::validate() and of a request's fields.
 void add_sampler_options(CLI::App& app, engine::SamplingParams& params) {
   const char* group = "Sampling";
-  app.add_option("--temp,--temperature", params.temperature, "0: greedy")
-      ->capture_default_str()
+  add_real(app, "--temp,--temperature", params.temperature, "0: greedy", 0, 100)->group(group);
+  add_integer(app, "--top-k", params.top_k, "0 or -1: off", -1, INT32_MAX)->group(group);
+  add_real(app, "--top-p", params.top_p, "1: off", 0, 1)->group(group);
+  add_real(app, "--min-p", params.min_p, "0: off", 0, 1)->group(group);
+  add_real(app, "--repetition-penalty,--repeat-penalty", params.repetition_penalty,
+           "of tokens in prompt and output; 1: off", 1e-3, 100)
       ->group(group);
-  add_integer(app, "--top-k", params.top_k, "0: off")->capture_default_str()->group(group);
-  app.add_option("--top-p", params.top_p, "1: off")->capture_default_str()->group(group);
-  app.add_option("--min-p", params.min_p, "0: off")->capture_default_str()->group(group);
-  app.add_option("--repetition-penalty,--repeat-penalty", params.repetition_penalty,
-                 "of tokens in prompt and output; 1: off")
-      ->capture_default_str()
+  add_real(app, "--presence-penalty", params.presence_penalty, "of tokens in the output", -2, 2)
       ->group(group);
-  app.add_option("--presence-penalty", params.presence_penalty, "of tokens in the output")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--frequency-penalty", params.frequency_penalty, "of tokens in the output")
-      ->capture_default_str()
+  add_real(app, "--frequency-penalty", params.frequency_penalty, "of tokens in the output", -2, 2)
       ->group(group);
 }
 
@@ -226,13 +162,13 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
       ->type_name("ID:BIAS")
       ->allow_extra_args(false)
       ->group(group);
-  add_integer(app, "-s,--seed", params.seed, "seed of the random numbers")
+  app.add_option("-s,--seed", params.seed, "seed of the random numbers")
+      ->transform(seed_number())
+      ->type_name("N")
       ->capture_default_str()
       ->group(group);
   add_integer(app, "-n,--max-tokens,--n-predict", options.max_tokens,
-              "most tokens to generate; -1: until the context ends")
-      ->type_name("N")
-      ->capture_default_str()
+              "most tokens to generate; -1: until the context ends", -1, INT64_MAX)
       ->group(group);
   app.add_option("--stop", options.stop, "end at this text (repeatable)")
       ->type_name("TEXT")
@@ -253,9 +189,8 @@ Result<engine::SamplingParams> sampling_params(const SamplingOptions& options) {
         parse_number<float>(std::string_view(text).substr(colon + 1), "--logit-bias (bias)"));
     params.logit_bias.emplace_back(id, bias);
   }
-  if (options.max_tokens == 0 || options.max_tokens < -1)
-    return make_error(ErrorKind::usage, "--max-tokens: expected -1 or at least 1, found {}",
-                      options.max_tokens);
+  if (options.max_tokens == 0)
+    return make_error(ErrorKind::usage, "--max-tokens: expected -1 or at least 1, found 0");
   for (const std::string& stop : options.stop)
     if (stop.empty()) return make_error(ErrorKind::usage, "--stop: the text is empty");
   return params;

@@ -1,11 +1,11 @@
 #include "cli/serve_options.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
 #include "base/mapped_file.h"
+#include "cli/numbers.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -16,26 +16,13 @@ const char* const kLimits = "Limits";
 const char* const kAccess = "Access";
 
 void add_seconds(CLI::App& app, const char* name, double& value, const char* help) {
-  app.add_option(name, value, help)
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 86400.0))
-      ->check([](const std::string& text) {  // a range lets NaN pass
-        return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, found " + text
-                                                              : std::string();
-      })
-      ->capture_default_str()
-      ->group(kLimits);
+  add_real(app, name, value, help, 0.01, 86400.0)->type_name("SECONDS")->group(kLimits);
 }
 
 void add_bytes(CLI::App& app, const char* name, size_t& value, const char* help) {
   app.add_option(name, value, help)
+      ->transform(byte_count({0}))
       ->type_name("BYTES")
-      ->transform(CLI::Validator(
-          [](std::string& text) {
-            if (text.starts_with('-')) return "expected at least 0 bytes, found " + text;
-            return CLI::AsSizeValue(/*kb_is_1000=*/false)(text);
-          },
-          "BYTES"))
       ->capture_default_str()
       ->group(kLimits);
 }
@@ -73,9 +60,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--host", options.host, "address to listen on")
       ->capture_default_str()
       ->group(kServer);
-  app.add_option("--port", options.port, "port; 0: a free one, which is told")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str()
+  add_integer(app, "--port", options.port, "port; 0: a free one, which is told", 0, 65535)
       ->group(kServer);
   app.add_option("--served-model-name,--alias,-a", options.names,
                  "what requests call the model (repeatable; default: the name of its file)")
@@ -106,7 +91,8 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--max-tokens,-n,--n-predict", options.max_tokens,
                  "most tokens of a reply where the request does not say; -1: until the context "
                  "ends (default: -1 for chats, 16 for completions)")
-      ->check(CLI::Range(int64_t{-1}, INT64_MAX))
+      ->transform(whole_number(-1, INT64_MAX))
+      ->type_name("N")
       ->group(kServer);
   app.add_option("--log-format", options.log_format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
@@ -133,19 +119,14 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
       ->allow_extra_args(false)
       ->group(kAccess);
 
-  app.add_option("--max-queue", options.max_queue,
-                 "requests that may wait for a place; more are answered with 429")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
-      ->capture_default_str()
+  add_integer(app, "--max-queue", options.max_queue,
+              "requests that may wait for a place; more are answered with 429", 0, 1 << 20)
       ->group(kLimits);
-  app.add_option("--reserve-tokens", options.reserve_tokens,
-                 "tokens of a reply that a request has a place for when it begins")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str()
+  add_integer(app, "--reserve-tokens", options.reserve_tokens,
+              "tokens of a reply that a request has a place for when it begins", 1, kMostTokens)
       ->group(kLimits);
-  app.add_option("--max-connections", options.limits.connections, "connections at the same time")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
-      ->capture_default_str()
+  add_integer(app, "--max-connections", options.limits.connections, "connections at the same time",
+              1, 1 << 16)
       ->group(kLimits);
   add_bytes(app, "--max-body-bytes", options.limits.body_bytes, "largest body of a request");
   add_bytes(app, "--max-send-buffer", options.limits.send_buffer,

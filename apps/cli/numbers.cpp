@@ -1,0 +1,69 @@
+#include "cli/numbers.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "kv/budget.h"
+
+namespace ringkeep::cli {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  const std::string range = most == kNoLimit ? fmt::format("of at least {}", least)
+                                             : fmt::format("from {} to {}", least, most);
+  const auto check = [least, most, range](std::string& text) -> std::string {
+    const auto number = parse_number<int64_t>(text, "");
+    if (!number.ok() || *number < least || *number > most)
+      return fmt::format("expected a whole number {}, found \"{}\"", range, text);
+    text = std::to_string(*number);
+    return {};
+  };
+  return {check, ""};
+}
+
+CLI::Validator seed_number() {
+  const auto check = [](std::string& text) -> std::string {
+    const auto number = parse_number<uint64_t>(text, "");
+    if (!number.ok())
+      return fmt::format("expected a whole number from 0 to {}, found \"{}\"",
+                         std::numeric_limits<uint64_t>::max(), text);
+    text = std::to_string(*number);
+    return {};
+  };
+  return {check, ""};
+}
+
+CLI::Validator real_number(double least, double most) {
+  const auto check = [least, most](std::string& text) -> std::string {
+    const auto number = parse_number<double>(text, "");
+    // Written so that NaN fails.
+    if (!number.ok() || !(*number >= least && *number <= most))
+      return fmt::format("expected a number from {} to {}, found \"{}\"", least, most, text);
+    text = fmt::format("{}", *number);
+    return {};
+  };
+  return {check, ""};
+}
+
+CLI::Validator byte_count(std::initializer_list<int64_t> others) {
+  const auto check = [others = std::vector(others)](std::string& text) -> std::string {
+    const auto number = parse_number<int64_t>(text, "");
+    if (number.ok() && std::ranges::count(others, *number) > 0) return {};
+    const auto bytes = kv::parse_bytes(text);
+    if (!bytes.ok()) {
+      std::string message = bytes.error().message;
+      for (const int64_t other : others) message += fmt::format(", or {}", other);
+      return message;
+    }
+    text = std::to_string(*bytes);
+    return {};
+  };
+  return {check, ""};
+}
+
+}  // namespace ringkeep::cli
