@@ -87,11 +87,11 @@ def _gemma2(layers, query_pre_attn_scalar):
 def _phi3(hidden, heads, kv_heads, **more):
     return _config("phi3", "Phi3ForCausalLM", 4, heads, kv_heads, hidden // heads, False,
                    hidden_size=hidden, hidden_act="silu", rope_theta=10000.0,
-                   **{"sliding_window": None, **more})
+                   pad_token_id=0, **{"sliding_window": None, **more})
 
 
 def _smollm3(**more):
-    return _config("smollm3", "SmolLM3ForCausalLM", 5, 4, 2, 64, True, hidden_act="silu",
+    return _config("smollm3", "SmolLM3ForCausalLM", 5, 4, 2, 64, True, hidden_act="silu", pad_token_id=0,
                    rope_theta=2000000.0, rope_scaling=None, attention_bias=False, mlp_bias=False,
                    use_sliding_window=False, sliding_window=None, no_rope_layer_interval=4, **more)
 
