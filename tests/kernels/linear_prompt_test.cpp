@@ -58,9 +58,12 @@ TEST_F(PromptRowsTest, StandApartFromFineRowsAndFromEachOther) {
       EXPECT_EQ(product(kernel, exec2, w, x, kFine, bias.data()), y) << "2 threads";
       for (const int64_t r : {int64_t{0}, kFine - 1, kFine, kFine + 1, kRows - 1}) {
         const std::vector<float> row(x.begin() + r * kCols, x.begin() + (r + 1) * kCols);
-        const auto alone = product(r < kFine ? reference.linear[0] : kernel, exec, w, row,
-                                   r < kFine ? 1 : 0, bias.data());
-        if (r < kFine && std::string(kernel.name) == "ref") continue;
+        // A single fine row may be another kernel's, and the reference is not like those of targets
+        // without fused multiply-add.
+        const bool fine = r < kFine, ref = std::string(kernel.name) == "ref";
+        const auto& first = fine && !ref ? ops.linear.at(ops.linear.size() - 2) : kernel;
+        const auto alone = product(first, exec, w, row, fine ? 1 : 0, bias.data());
+        if (alone.empty()) continue;
         for (int64_t o = 0; o < kOutputs; ++o)
           ASSERT_EQ(alone[size_t(o)], y[size_t(r * kOutputs + o)])
               << "row " << r << " output " << o;
