@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "grammar/code_points.h"
 #include "grammar/limits.h"
 
 namespace ringkeep::grammar {
@@ -121,7 +122,14 @@ void Automaton::derive(ExprId id, uint8_t byte, ExprId rest, StackId tail) {
         return;
       case Kind::dfa: {
         const uint32_t next = pool_.dfa(expr).step(expr.b, byte);
-        if (next != Dfa::kDead) reach(pool_.concat(pool_.dfa_state(expr.a, next), rest), tail);
+        uint32_t low = expr.low, high = expr.high;
+        if (begins_character(byte)) {
+          if (high == 0) return;
+          low -= low > 0 ? 1u : 0u;
+          high -= high != kUnbounded ? 1u : 0u;
+        }
+        if (next != Dfa::kDead)
+          reach(pool_.concat(pool_.dfa_state(expr.a, next, low, high), rest), tail);
         return;
       }
       case Kind::concat: {
@@ -204,6 +212,9 @@ StateId Automaton::compute(StateId state, uint8_t column) {
 
 ExprId Automaton::canonical_expr(ExprId id, uint32_t bytes) {
   const Expr expr = pool_[id];
+  if (expr.kind == Kind::dfa)
+    return pool_.dfa_state(expr.a, expr.b, std::min(expr.low, bytes + 1),
+                           expr.high > bytes + 1 ? kUnbounded : expr.high);
   if (expr.kind != Kind::concat && expr.kind != Kind::either && expr.kind != Kind::repeat)
     return id;
   const auto known = canonical_exprs_.find(id);

@@ -43,6 +43,9 @@ class CodePoints {
 ExprId utf8(ExprPool& pool, const CodePoints& points);
 std::string utf8(uint32_t point);
 
+// Whether a byte of UTF-8 is the first of a character.
+constexpr bool begins_character(size_t byte) { return (byte & 0xC0) != 0x80; }
+
 // Takes one well-formed character off the front of `text`; none if it is not UTF-8.
 std::optional<uint32_t> take_code_point(std::string_view& text);
 

@@ -88,7 +88,7 @@ void ExprPool::measure(Expr& expr, std::span<const ExprId> children) const {
       expr.nullable = rule(expr.a).nullable;
       expr.calls_deep = rule(expr.a).calls_deep;
       break;
-    case Kind::dfa: expr.nullable = dfa(expr).accepting[expr.b]; break;
+    case Kind::dfa: expr.nullable = expr.low == 0 && dfa(expr).accepting[expr.b]; break;
     case Kind::empty:
     case Kind::bytes:
     case Kind::literal: break;
@@ -252,9 +252,14 @@ ExprId ExprPool::suffix(ExprId literal) {
       {.kind = Kind::literal, .a = expr.a + 1, .b = expr.b - 1, .hash = mix(8, hash_text(rest))});
 }
 
-ExprId ExprPool::dfa_state(uint32_t dfa, uint32_t at) {
+ExprId ExprPool::dfa_state(uint32_t dfa, uint32_t at, uint32_t low, uint32_t high) {
   if (at == Dfa::kDead) return kNothing;
-  return intern({.kind = Kind::dfa, .a = dfa, .b = at, .hash = mix(mix(9, dfa), at)});
+  return intern({.kind = Kind::dfa,
+                 .a = dfa,
+                 .b = at,
+                 .low = low,
+                 .high = high,
+                 .hash = mix(mix(mix(mix(9, dfa), at), low), high)});
 }
 
 ExprId ExprPool::copy(const ExprPool& from, ExprId id) {

@@ -32,7 +32,7 @@ struct Expr {
     either,   // one of children [a, a + b), two or more, ascending, none of them an either
     repeat,   // a, low to high times
     call,     // rule a
-    dfa,      // what automaton a accepts from state b
+    dfa,      // what automaton a accepts from state b, of low to high UTF-8 characters
   };
   Kind kind = Kind::nothing;
   bool nullable = false;    // the empty text is in it
@@ -97,8 +97,10 @@ class ExprPool {
     return either(std::span<const ExprId>(alternatives.begin(), alternatives.size()));
   }
   ExprId repeat(ExprId a, uint32_t low, uint32_t high);
-  ExprId suffix(ExprId literal);                // a literal without its first byte
-  ExprId dfa_state(uint32_t dfa, uint32_t at);  // kNothing for Dfa::kDead
+  ExprId suffix(ExprId literal);  // a literal without its first byte
+  // kNothing for Dfa::kDead. With bounds: the automaton reads UTF-8, and after every character it
+  // both may end and goes on, so that each count can be reached.
+  ExprId dfa_state(uint32_t dfa, uint32_t at, uint32_t low = 0, uint32_t high = kUnbounded);
   // The same structure in this pool, which has the same base.
   ExprId copy(const ExprPool& from, ExprId id);
 

@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "grammar/code_points.h"
 #include "grammar/grammar_data.h"
 #include "grammar/limits.h"
 
@@ -108,6 +109,7 @@ void find_byte_classes(Grammar::Data& data) {
     }
   };
   ByteSet in_literals;
+  bool counts = false;  // of characters
   for (ExprId id = 0; id < data.pool.size(); ++id) {
     const Expr& expr = data.pool[id];
     if (expr.kind == Kind::literal) {
@@ -118,8 +120,10 @@ void find_byte_classes(Grammar::Data& data) {
     } else if (expr.kind == Kind::dfa && expr.b == data.pool.dfa(expr).start) {
       const Dfa& dfa = data.pool.dfa(expr);
       split(id, [&](size_t byte) { return uint64_t{dfa.byte_class[byte]}; });
+      counts = counts || expr.low > 0 || expr.high != kUnbounded;
     }
   }
+  if (counts) split(2, [](size_t byte) { return uint64_t{begins_character(byte)}; });
   split(1, [&](size_t byte) { return in_literals[byte] ? byte + 1 : 0; });
   std::unordered_map<uint64_t, uint8_t> classes;
   for (size_t byte = 0; byte < 256; ++byte) {
@@ -199,7 +203,7 @@ ExprId import(ExprPool& pool, const Grammar& grammar) {
           const ExprId start = pool.add_dfa(from.dfa(expr));
           found = dfas.emplace(expr.a, pool[start].a).first;
         }
-        to[id] = pool.dfa_state(found->second, expr.b);
+        to[id] = pool.dfa_state(found->second, expr.b, expr.low, expr.high);
         break;
       }
     }

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.h"
 #include "grammar/automaton.h"
+#include "grammar/grammar_data.h"
 #include "grammar/limits.h"
 
 namespace ringkeep::grammar {
+
 Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
                          std::string_view what, uint64_t& budget) {
   std::vector<Automaton> automata;
@@ -58,11 +61,36 @@ Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
     if (dfa.states() > kMostDfaStates || dfa.next.size() > kMostDfaEntries || budget == 0) {
       return make_error(ErrorKind::usage,
                         "{}: expected constraints that have at most {} states together, found more "
-                        "(a large count beside a pattern)",
+                        "(a large count beside a pattern, or in a string that a mark ends)",
                         what, kMostDfaStates);
     }
   }
   return pool.add_dfa(dfa.trimmed());
+}
+
+Result<GrammarPtr> complement(const GrammarPtr& part) {
+  ExprPool pool;
+  uint64_t budget = kMostSchemaWork;
+  const ExprId root = RK_TRY(intersect(pool, {part}, "grammar", budget));
+  RK_CHECK(pool[root].kind == Expr::Kind::dfa, "a grammar with texts has an automaton");
+  Dfa dfa = pool.dfa(pool[root]);
+  const uint32_t sink = dfa.states();
+  dfa.accepting.push_back(false);
+  dfa.accepting.flip();
+  dfa.next.resize(dfa.next.size() + dfa.classes, Dfa::kDead);
+  for (uint32_t& next : dfa.next)
+    if (next == Dfa::kDead) next = sink;
+  ExprPool out;
+  const ExprId rest = out.add_dfa(dfa.trimmed());
+  return finish(std::move(out), rest);
+}
+
+GrammarPtr without(std::string_view text) {
+  RK_CHECK(!text.empty() && text.size() <= kMostMark, "a mark of {} bytes", text.size());
+  ExprPool pool;
+  const ExprId anything = pool.repeat(pool.byte_set(ByteSet().set()), 0, kUnbounded);
+  const ExprId root = pool.sequence({anything, pool.literal(text), anything});
+  return complement(finish(std::move(pool), root).value()).value();
 }
 
 }  // namespace ringkeep::grammar

@@ -1,4 +1,4 @@
-// Texts that several regular expressions have in common.
+// What regular expressions have in common, and what they leave.
 #pragma once
 
 #include <string_view>
@@ -15,5 +15,11 @@ namespace ringkeep::grammar {
 // is spent; `what` names them.
 Result<ExprId> intersect(ExprPool& pool, const std::vector<GrammarPtr>& parts,
                          std::string_view what, uint64_t& budget);
+
+// All bytes that are not among the texts of `part`, which must not call itself. Errors (usage): too
+// many states.
+Result<GrammarPtr> complement(const GrammarPtr& part);
+// All bytes in which `text`, which is not empty and of at most kMostMark bytes, is nowhere.
+GrammarPtr without(std::string_view text);
 
 }  // namespace ringkeep::grammar

@@ -1,7 +1,13 @@
 #include "grammar/json_blocks.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/check.h"
 #include "grammar/grammar_data.h"
+#include "grammar/intersect.h"
+#include "grammar/limits.h"
+#include "grammar/regex.h"
 
 namespace ringkeep::grammar {
 namespace {
@@ -43,7 +49,8 @@ std::string escape(uint32_t point) {
 
 }  // namespace
 
-JsonBlocks::JsonBlocks(ExprPool& pool, const Grammar::JsonOptions& options) : pool_(pool) {
+JsonBlocks::JsonBlocks(ExprPool& pool, const Grammar::JsonOptions& options, StringNotation strings)
+    : pool_(pool), strings_(std::move(strings)) {
   space_ =
       options.whitespace == Grammar::JsonOptions::Whitespace::compact
           ? kEmpty
@@ -59,7 +66,13 @@ ExprId JsonBlocks::bracketed(char open, ExprId items, char close, bool may_be_no
       {pool_.literal(std::string(1, open)), space_, inner, pool_.literal(std::string(1, close))});
 }
 
+ExprId JsonBlocks::mark() {
+  return pool_.literal(strings_.control ? kControlMark + strings_.mark + kControlMark
+                                        : strings_.mark);
+}
+
 ExprId JsonBlocks::character() {
+  if (!strings_.escaped) return utf8(pool_, CodePoints::all());
   const auto digit = [&](std::string_view members) { return pool_.byte_set(bytes(members)); };
   const ExprId hex = digit("0123456789abcdefABCDEF");
   const ExprId backslash = pool_.literal("\\");
@@ -79,11 +92,56 @@ ExprId JsonBlocks::character() {
 ExprId JsonBlocks::string() {
   if (!string_) {
     string_ = pool_.add_rule("json string");
-    const ExprId quote = pool_.literal("\"");
-    const ExprId body = pool_.sequence({quote, pool_.repeat(character(), 0, kUnbounded), quote});
-    pool_.mutable_rules()[*string_].body = body;
+    ExprId content = kNothing;
+    if (strings_.without.empty()) {
+      content = pool_.repeat(character(), 0, kUnbounded);
+    } else {
+      ExprPool own;
+      const ExprId any =
+          own.repeat(JsonBlocks(own, Grammar::JsonOptions{}, strings_).character(), 0, kUnbounded);
+      uint64_t budget = kMostSchemaWork;
+      content = intersect(pool_, {finish(std::move(own), any).value(), without(strings_.without)},
+                          "grammar", budget)
+                    .value();
+    }
+    pool_.mutable_rules()[*string_].body = quoted(content);
   }
   return pool_.call(*string_);
+}
+
+ExprId JsonBlocks::name() {
+  return strings_.bare_names ? regex(pool_, kBareName, {}).value() : string();
+}
+
+Result<std::string> JsonBlocks::written(std::string_view text) const {
+  const auto holds = [&](std::string_view part) {
+    return !strings_.without.empty() && part.find(strings_.without) != part.npos;
+  };
+  std::string inside(text);
+  if (strings_.escaped) {
+    inside = spelled(text);
+    inside = inside.substr(1, inside.size() - 2);
+    if (holds(inside)) {  // JSON may write / as \/
+      for (size_t at = 0; (at = inside.find('/', at)) != inside.npos; at += 2)
+        inside.insert(at, "\\");
+    }
+  }
+  if (holds(inside)) {
+    return make_error(ErrorKind::usage, "expected texts without \"{}\", found one with it",
+                      strings_.without);
+  }
+  const std::string control(strings_.control ? 1 : 0, kControlMark);
+  const std::string mark = control + strings_.mark + control;
+  return mark + inside + mark;
+}
+
+Result<std::string> JsonBlocks::written_name(std::string_view text) const {
+  const bool bare = std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<uint8_t>(c)) != 0 || c == '_' || c == '.' || c == '-' ||
+           c == '$' || static_cast<uint8_t>(c) >= 0x80;
+  });
+  if (strings_.bare_names && bare && !text.empty()) return std::string(text);
+  return written(text);
 }
 
 ExprId JsonBlocks::integer() {
@@ -126,7 +184,7 @@ ExprId JsonBlocks::value() {
 }
 
 ExprId JsonBlocks::object() {
-  const ExprId member = pool_.sequence({string(), colon(), value()});
+  const ExprId member = pool_.sequence({name(), colon(), value()});
   const ExprId more = pool_.repeat(pool_.concat(comma(), member), 0, kUnbounded);
   return bracketed('{', pool_.concat(member, more), '}', true);
 }

@@ -78,7 +78,9 @@ bool is_whole(const Json& number) {
   return value && value->fraction.empty();
 }
 
-uint8_t type_of(const Json& value) {
+}  // namespace
+
+uint8_t json_type(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null: return kTypeNull;
     case Json::value_t::boolean: return kTypeBoolean;
@@ -88,6 +90,14 @@ uint8_t type_of(const Json& value) {
     default: return is_whole(value) ? kTypeInteger : kTypeNumber;
   }
 }
+
+Status check_depth(const Json& document) {
+  if (depth_of(document) <= kMostJsonNesting) return {};
+  return make_error(ErrorKind::usage, "json schema: expected at most {} levels, found more",
+                    kMostJsonNesting);
+}
+
+namespace {
 
 size_t characters(std::string_view text) {
   return static_cast<size_t>(std::count_if(
@@ -133,6 +143,11 @@ GrammarPtr multiples(uint32_t of) {
 
 Result<ExprId> SchemaCompiler::compile() {
   const ExprId root = RK_TRY(value_of({{&root_, ""}}));
+  RK_TRY(finish_rules());
+  return root;
+}
+
+Status SchemaCompiler::finish_rules() {
   while (!open_.empty()) {
     const Open next = std::move(open_.back());
     open_.pop_back();
@@ -140,7 +155,7 @@ Result<ExprId> SchemaCompiler::compile() {
     pool_.mutable_rules()[next.rule].body = body;
     RK_TRY(check_size(pool_));
   }
-  return root;
+  return {};
 }
 
 Result<ExprId> SchemaCompiler::value_of(const Conjunction& schemas) {
@@ -185,17 +200,23 @@ Result<ExprId> SchemaCompiler::body(const Conjunction& schemas) {
       return pool_.either(all);
     }
   }
+  std::vector<ExprId> all;
+  for (const Keywords& keywords : RK_TRY(combinations(schemas)))
+    all.push_back(RK_TRY(without_alternatives(keywords)));
+  return pool_.either(all);
+}
 
+// Each of the alternatives of all anyOf brought together with what stands beside them.
+Result<std::vector<Keywords>> SchemaCompiler::combinations(const Conjunction& schemas) const {
   Keywords first;
   for (const Place& place : schemas) RK_TRY(document_.add(place, first));
-  std::vector<Keywords> open = {std::move(first)};
-  std::vector<ExprId> all;
+  std::vector<Keywords> open = {std::move(first)}, all;
   for (size_t made = 1; !open.empty();) {
     Keywords keywords = std::move(open.back());
     open.pop_back();
     if (keywords.never) continue;
     if (keywords.any_of.empty()) {
-      all.push_back(RK_TRY(without_alternatives(keywords)));
+      all.push_back(std::move(keywords));
       continue;
     }
     const std::vector<Place> group = std::move(keywords.any_of.back());
@@ -213,7 +234,7 @@ Result<ExprId> SchemaCompiler::body(const Conjunction& schemas) {
       open.push_back(std::move(with));
     }
   }
-  return pool_.either(all);
+  return all;
 }
 
 Result<ExprId> SchemaCompiler::without_alternatives(const Keywords& keywords) {
@@ -229,22 +250,14 @@ Result<ExprId> SchemaCompiler::without_alternatives(const Keywords& keywords) {
 }
 
 Result<ExprId> SchemaCompiler::enumerated(const Keywords& keywords) {
-  std::optional<Automaton> content;  // what strings must be
-  bool no_string = false;
-  if (!keywords.patterns.empty() || !keywords.formats.empty()) {
-    ExprPool pool;
-    const ExprId root = RK_TRY(string_content(
-        pool, {.patterns = keywords.patterns, .formats = keywords.formats}, budget_));
-    if (root == kNothing)
-      no_string = true;
-    else
-      content.emplace(RK_TRY(finish(std::move(pool), root)));
-  }
   std::vector<std::string> texts;
   std::vector<ExprId> all;
+  if ((keywords.types & kTypeString) != 0) {
+    for (const std::string& text : RK_TRY(enumerated_strings(keywords, nullptr)))
+      texts.push_back(RK_TRY(written(text, keywords.pointer, /*name=*/false)));
+  }
   for (const Json& value : *keywords.values) {
-    const uint8_t type = type_of(value);
-    if ((keywords.types & type) == 0) continue;
+    if ((keywords.types & json_type(value)) == 0 || value.is_string()) continue;
     if (value.is_structured()) {
       const bool judged =
           value.is_object() ? keywords.has_object_keywords() : keywords.has_array_keywords();
@@ -253,7 +266,7 @@ Result<ExprId> SchemaCompiler::enumerated(const Keywords& keywords) {
                             "no further keywords beside an enum of objects or "
                             "arrays",
                             "some");
-      all.push_back(RK_TRY(constant(value)));
+      all.push_back(RK_TRY(constant(value, keywords.pointer)));
       continue;
     }
     if (value.is_number()) {
@@ -268,43 +281,68 @@ Result<ExprId> SchemaCompiler::enumerated(const Keywords& keywords) {
         return order < 0 || (order == 0 && bound->exclusive);
       };
       if (fails(keywords.low, 1) || fails(keywords.high, -1)) continue;
-      texts.push_back(value.dump());
-    } else if (value.is_string()) {
-      const auto& text = value.get_ref<const std::string&>();
-      if (text::utf8_valid_prefix(text) != text.size())
-        return schema_error(keywords.pointer, "UTF-8 strings", "other bytes");
-      const std::string whole = spelled(text);
-      const size_t length = characters(text);
-      if (length < keywords.min_length || length > keywords.max_length) continue;
-      if (no_string) continue;
-      if (content) {
-        const auto matches = judge(*content, whole.substr(1, whole.size() - 2), budget_);
-        if (!matches)
-          return schema_error(keywords.pointer, "fewer or simpler values beside a pattern", "more");
-        if (!*matches) continue;
-      }
-      texts.push_back(whole);
-    } else {
-      texts.push_back(value.dump());
     }
+    texts.push_back(value.dump());
   }
   all.push_back(one_of(pool_, std::move(texts)));
   return pool_.either(all);
 }
 
-Result<ExprId> SchemaCompiler::constant(const Json& value) {
+Result<std::vector<std::string>> SchemaCompiler::enumerated_strings(const Keywords& keywords,
+                                                                    const GrammarPtr& also) {
+  std::vector<std::string> out;
+  std::optional<Automaton> content;  // what they must be, as they are
+  if (!keywords.patterns.empty() || !keywords.formats.empty() || also != nullptr) {
+    ExprPool pool;
+    const ExprId root = RK_TRY(string_content(
+        pool,
+        {.patterns = keywords.patterns, .formats = keywords.formats, .pointer = keywords.pointer},
+        {.mark = "", .escaped = false}, also, budget_));
+    if (root == kNothing) return out;
+    content.emplace(RK_TRY(finish(std::move(pool), root)));
+  }
+  for (const Json& value : *keywords.values) {
+    if (!value.is_string()) continue;
+    const auto& text = value.get_ref<const std::string&>();
+    if (text::utf8_valid_prefix(text) != text.size())
+      return schema_error(keywords.pointer, "UTF-8 strings", "other bytes");
+    const size_t length = characters(text);
+    if (length < keywords.min_length || length > keywords.max_length) continue;
+    if (content) {
+      const auto matches = judge(*content, text, budget_);
+      if (!matches)
+        return schema_error(keywords.pointer, "fewer or simpler values beside a pattern", "more");
+      if (!*matches) continue;
+    }
+    out.push_back(text);
+  }
+  return out;
+}
+
+Result<std::string> SchemaCompiler::written(std::string_view text, const std::string& pointer,
+                                            bool name) const {
+  if (text::utf8_valid_prefix(text) != text.size())
+    return schema_error(pointer, name ? "UTF-8 names" : "UTF-8 strings", "other bytes");
+  auto out = name ? blocks_.written_name(text) : blocks_.written(text);
+  if (out) return out;
+  return make_error(ErrorKind::usage, "json schema: at {}: {}",
+                    pointer.empty() ? "the root" : pointer, out.error().message);
+}
+
+Result<ExprId> SchemaCompiler::constant(const Json& value, const std::string& pointer) {
   if (!value.is_structured()) {
     if (!value.is_string()) return pool_.literal(value.dump());
-    return pool_.literal(spelled(value.get_ref<const std::string&>()));
+    return pool_.literal(
+        RK_TRY(written(value.get_ref<const std::string&>(), pointer, /*name=*/false)));
   }
   std::vector<ExprId> parts;
   for (const auto& [key, item] : value.items()) {
     if (!parts.empty()) parts.push_back(blocks_.comma());
     if (value.is_object()) {
-      parts.push_back(pool_.literal(spelled(key)));
+      parts.push_back(pool_.literal(RK_TRY(written(key, pointer, /*name=*/true))));
       parts.push_back(blocks_.colon());
     }
-    parts.push_back(RK_TRY(constant(item)));
+    parts.push_back(RK_TRY(constant(item, pointer)));
   }
   const ExprId items = parts.empty() ? kNothing : pool_.sequence(parts);
   return value.is_object() ? blocks_.bracketed('{', items, '}', parts.empty())
@@ -336,19 +374,23 @@ Result<ExprId> SchemaCompiler::number(const Keywords& keywords) {
 
 Result<ExprId> SchemaCompiler::string(const Keywords& keywords) {
   if (keywords.min_length > keywords.max_length) return kNothing;
-  const ExprId quote = pool_.literal("\"");
-  if (keywords.patterns.empty() && keywords.formats.empty()) {
-    if (keywords.min_length == 0 && keywords.max_length == UINT32_MAX) return blocks_.string();
+  const bool whatever = keywords.min_length == 0 && keywords.max_length == UINT32_MAX;
+  const bool plain = keywords.patterns.empty() && keywords.formats.empty();
+  if (plain && (whatever || blocks_.strings().without.empty())) {
+    if (whatever) return blocks_.string();
     const ExprId content =
         pool_.repeat(blocks_.character(), keywords.min_length,
                      keywords.max_length == UINT32_MAX ? kUnbounded : keywords.max_length);
-    return pool_.sequence({quote, content, quote});
+    return blocks_.quoted(content);
   }
-  return pool_.sequence({quote, RK_TRY(content(keywords)), quote});
+  return blocks_.quoted(RK_TRY(content(keywords, blocks_.strings(), nullptr)));
 }
 
-Result<ExprId> SchemaCompiler::content(const Keywords& keywords) {
-  std::string key = fmt::format("{} {}", keywords.min_length, keywords.max_length);
+Result<ExprId> SchemaCompiler::content(const Keywords& keywords, const StringNotation& notation,
+                                       const GrammarPtr& also) {
+  std::string key =
+      fmt::format("{} {} {} {}", notation.escaped, static_cast<const void*>(also.get()),
+                  keywords.min_length, keywords.max_length);
   for (const auto& [pattern, pointer] : keywords.patterns)
     key += fmt::format(" p{} {}", pattern.size(), pattern);
   for (const auto& [format, pointer] : keywords.formats) key += " f" + format;
@@ -358,9 +400,10 @@ Result<ExprId> SchemaCompiler::content(const Keywords& keywords) {
     return schema_error(keywords.pointer,
                         fmt::format("at most {} different patterns and formats", kMostStringRules),
                         "one more");
-  const ExprId made = RK_TRY(string_content(
-      pool_, {keywords.min_length, keywords.max_length, keywords.patterns, keywords.formats},
-      budget_));
+  const ExprId made = RK_TRY(string_content(pool_,
+                                            {keywords.min_length, keywords.max_length,
+                                             keywords.patterns, keywords.formats, keywords.pointer},
+                                            notation, also, budget_));
   string_rules_.emplace(std::move(key), made);
   return made;
 }
@@ -396,26 +439,31 @@ Result<ExprId> SchemaCompiler::array(const Keywords& keywords) {
   return blocks_.bracketed('[', items, ']', least == 0);
 }
 
-Result<ExprId> SchemaCompiler::object(Keywords keywords) {
+Result<std::optional<SchemaCompiler::Members>> SchemaCompiler::members_of(
+    const Keywords& keywords) const {
   std::map<std::string, size_t> index;
   for (size_t i = 0; i < keywords.properties.size(); ++i) index[keywords.properties[i].first] = i;
   const bool may_have_more = keywords.additional;
   const bool offers_more =
       may_have_more && (keywords.additional_named || keywords.properties.empty());
-  std::vector<bool> required(keywords.properties.size(), false);
+  Members out{.named = keywords.properties,
+              .required = std::vector<bool>(keywords.properties.size(), false),
+              .more = offers_more};
   for (const std::string& name : keywords.required) {
     const auto found = index.find(name);
     if (found != index.end()) {
-      required[found->second] = true;
+      out.required[found->second] = true;
     } else if (may_have_more && !keywords.forbidden.contains(name)) {
-      keywords.properties.emplace_back(name, keywords.additional_as);
-      required.push_back(true);
+      out.named.emplace_back(name, keywords.additional_as);
+      out.required.push_back(true);
     } else {
-      return kNothing;
+      return std::optional<Members>();
     }
   }
-  const size_t count = keywords.properties.size();
+  const size_t count = out.named.size();
+  const auto& required = out.required;
   const auto least = static_cast<size_t>(std::count(required.begin(), required.end(), true));
+  out.least = least;
   if (keywords.min_properties > least)
     return schema_error(keywords.pointer, "minProperties at most the number of required properties",
                         std::to_string(keywords.min_properties));
@@ -424,20 +472,43 @@ Result<ExprId> SchemaCompiler::object(Keywords keywords) {
                         "maxProperties at least the number of properties, and no "
                         "additional ones",
                         std::to_string(keywords.max_properties));
+  return std::optional<Members>(std::move(out));
+}
 
+// A member's name that is none of these.
+Result<ExprId> SchemaCompiler::other_name(const std::vector<std::string>& names, bool bare) {
+  if (names.empty() && !bare) return blocks_.name();
+  std::vector<GrammarPtr> parts;
+  if (bare) {
+    parts.push_back(RK_TRY(Grammar::from_regex(kBareName)));
+    if (!names.empty()) parts.push_back(RK_TRY(complement(RK_TRY(Grammar::one_of(names)))));
+  } else if (blocks_.strings().without.empty()) {
+    return other_string(pool_, names);
+  } else {
+    ExprPool own;
+    const ExprId root = other_string(own, names);
+    parts = {RK_TRY(finish(std::move(own), root)), without(blocks_.strings().without)};
+  }
+  return intersect(pool_, parts, "json schema: additional names", budget_);
+}
+
+Result<ExprId> SchemaCompiler::object(const Keywords& keywords) {
+  const std::optional<Members> found = RK_TRY(members_of(keywords));
+  if (!found) return kNothing;
+  const auto& [named, required, least, offers_more] = *found;
+  const size_t count = named.size();
   std::vector<std::string> names;
   std::vector<ExprId> members;
-  for (const auto& [name, schemas] : keywords.properties) {
-    if (text::utf8_valid_prefix(name) != name.size())
-      return schema_error(keywords.pointer, "UTF-8 names", "other bytes");
+  for (const auto& [name, schemas] : named) {
+    const std::string text = RK_TRY(written(name, keywords.pointer, /*name=*/true));
     names.push_back(name);
     members.push_back(
-        pool_.sequence({pool_.literal(spelled(name)), blocks_.colon(), RK_TRY(value_of(schemas))}));
+        pool_.sequence({pool_.literal(text), blocks_.colon(), RK_TRY(value_of(schemas))}));
   }
   ExprId more = kEmpty, other = kNothing;
   if (offers_more) {
-    other = pool_.sequence({names.empty() ? blocks_.string() : other_string(pool_, names),
-                            blocks_.colon(), RK_TRY(value_of(keywords.additional_as))});
+    const ExprId name = RK_TRY(other_name(names, blocks_.strings().bare_names));
+    other = pool_.sequence({name, blocks_.colon(), RK_TRY(value_of(keywords.additional_as))});
     more = pool_.repeat(pool_.concat(blocks_.comma(), other), 0, kUnbounded);
   }
   // From the right: `more` is what may follow a member that is there.
@@ -455,10 +526,7 @@ Result<ExprId> SchemaCompiler::object(Keywords keywords) {
 
 Result<GrammarPtr> Grammar::from_parsed_schema(const nlohmann::ordered_json& schema,
                                                const JsonOptions& options) {
-  if (depth_of(schema) > kMostJsonNesting) {
-    return make_error(ErrorKind::usage, "json schema: expected at most {} levels, found more",
-                      kMostJsonNesting);
-  }
+  RK_TRY(check_depth(schema));
   ExprPool pool;
   const ExprId root = RK_TRY(SchemaCompiler(pool, schema, options).compile());
   auto grammar = finish(std::move(pool), root);

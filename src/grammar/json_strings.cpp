@@ -76,21 +76,17 @@ bool known_format(const std::string& name) {
   return says_nothing(name) || !format_pattern(name).empty();
 }
 
-namespace {
-
-RegexOptions spelled_regex(std::string_view name, bool search) {
-  return {.name = name, .search = search, .write = [](ExprPool& pool, const CodePoints& points) {
-            return spelled(pool, points);
-          }};
-}
-
-}  // namespace
-
-Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits, uint64_t& budget) {
+Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits,
+                              const StringNotation& notation, const GrammarPtr& also,
+                              uint64_t& budget) {
+  const auto write = [&](ExprPool& own, const CodePoints& points) {
+    return notation.escaped ? spelled(own, points) : utf8(own, points);
+  };
   std::vector<GrammarPtr> parts;
   const auto add = [&](std::string_view pattern, const std::string& place, bool search) -> Status {
     ExprPool own;
-    const ExprId root = RK_TRY(regex(own, pattern, spelled_regex(place, search)));
+    const ExprId root =
+        RK_TRY(regex(own, pattern, {.name = place, .search = search, .write = write}));
     parts.push_back(RK_TRY(finish(std::move(own), root)));
     return {};
   };
@@ -100,17 +96,30 @@ Result<ExprId> string_content(ExprPool& pool, const StringLimits& limits, uint64
     if (says_nothing(name)) continue;
     RK_TRY(add(format_pattern(name), "json schema: at " + pointer, false));
   }
+  const std::string& pointer = !limits.patterns.empty()  ? limits.patterns[0].second
+                               : !limits.formats.empty() ? limits.formats[0].second
+                                                         : limits.pointer;
+  const std::string place = "json schema: at " + (pointer.empty() ? "the root" : pointer);
+  if (parts.empty() && also == nullptr && !notation.escaped && !notation.without.empty()) {
+    ExprPool own;
+    const ExprId any = own.repeat(utf8(own, CodePoints::all()), 0, kUnbounded);
+    parts = {RK_TRY(finish(std::move(own), any)), without(notation.without)};
+    const Expr text = pool[RK_TRY(intersect(pool, parts, place, budget))];
+    return pool.dfa_state(text.a, text.b, limits.min_length, limits.max_length);
+  }
   if (limits.min_length > 0 || limits.max_length != UINT32_MAX || parts.empty()) {
     ExprPool own;
-    const ExprId root =
-        own.repeat(spelled(own, CodePoints::all()), limits.min_length,
-                   limits.max_length == UINT32_MAX ? kUnbounded : limits.max_length);
+    const ExprId one = parts.empty() && also == nullptr
+                           ? JsonBlocks(own, Grammar::JsonOptions{}, notation).character()
+                           : write(own, CodePoints::all());
+    const ExprId root = own.repeat(
+        one, limits.min_length, limits.max_length == UINT32_MAX ? kUnbounded : limits.max_length);
     parts.push_back(RK_TRY(finish(std::move(own), root)));
   }
+  if (!notation.without.empty()) parts.push_back(without(notation.without));
+  if (also != nullptr) parts.push_back(also);
   if (parts.size() == 1) return import(pool, *parts[0]);
-  const std::string& pointer =
-      !limits.patterns.empty() ? limits.patterns[0].second : limits.formats[0].second;
-  return intersect(pool, parts, "json schema: at " + pointer, budget);
+  return intersect(pool, parts, place, budget);
 }
 
 namespace {

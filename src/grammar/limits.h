@@ -16,6 +16,7 @@ inline constexpr uint32_t kMostRepeats = 100'000'000;  // a count that is writte
 inline constexpr size_t kMostDfaStates = 20'000;
 inline constexpr size_t kMostDfaEntries = 4'000'000;     // states times byte classes, of all
 inline constexpr size_t kMostPattern = size_t{1} << 16;  // bytes of a regular expression
+inline constexpr size_t kMostMark = 64;                  // bytes of a mark around strings
 inline constexpr size_t kMostStringRules = 500;          // patterns and formats of a schema
 
 // A reply's state: what goes beyond is dropped. Each alternative that is kept can be brought to an

@@ -32,18 +32,23 @@ Result<GrammarPtr> marked_text(std::string_view text, const std::vector<std::str
 
 Result<GrammarPtr> joined(const std::vector<GrammarPtr>& parts) { return Grammar::sequence(parts); }
 
-Result<GrammarPtr> arguments(const Tool& tool, const Grammar::JsonOptions& options) {
-  if (tool.parameters.is_null()) return Grammar::json_object(options);
-  nlohmann::ordered_json schema = tool.parameters;
-  // A call's arguments are an object, also where the schema forgets to say so.
-  if (schema.is_object() && !schema.contains("type") && !schema.contains("$ref"))
-    schema["type"] = "object";
-  auto grammar = Grammar::from_json_schema(schema, options);
-  if (!grammar) {
-    return make_error(ErrorKind::usage, "parameters of tool \"{}\": {}", tool.name,
-                      grammar.error().message);
+Result<GrammarPtr> arguments(const Tool& tool, const ToolCallFormat& format,
+                             const Grammar::JsonOptions& options) {
+  std::vector<GrammarPtr> all;
+  const bool is_mark = std::find(format.marks.begin(), format.marks.end(),
+                                 format.arguments.string_mark) != format.marks.end();
+  for (const bool control : {false, true}) {
+    if (control && !is_mark) continue;
+    ArgumentFormat written = format.arguments;
+    written.mark_control = written.mark_control || control;
+    auto grammar = tool_arguments(tool.parameters, written, options);
+    if (!grammar) {
+      return make_error(ErrorKind::usage, "parameters of tool \"{}\": {}", tool.name,
+                        grammar.error().message);
+    }
+    all.push_back(*grammar);
   }
-  return grammar;
+  return Grammar::any_of(all);
 }
 
 }  // namespace
@@ -63,9 +68,9 @@ Result<GrammarPtr> tool_calls(const ToolCallFormat& format, std::span<const Tool
                         "control characters, found {} bytes that are none",
                         tool.name.size());
     }
-    bodies.push_back(
-        RK_TRY(joined({Grammar::literal(tool.name), RK_TRY(text(format.name_end)),
-                       RK_TRY(arguments(tool, options.json)), RK_TRY(text(format.call_end))})));
+    bodies.push_back(RK_TRY(
+        joined({Grammar::literal(tool.name), RK_TRY(text(format.name_end)),
+                RK_TRY(arguments(tool, format, options.json)), RK_TRY(text(format.call_end))})));
   }
   const GrammarPtr body = RK_TRY(Grammar::any_of(bodies));
   const GrammarPtr end = RK_TRY(text(format.end));

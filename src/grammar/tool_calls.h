@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "grammar/grammar.h"
+#include "grammar/tool_arguments.h"
 
 namespace ringkeep::grammar {
 
 // begin call (separator call)* end,   call: call_begin NAME name_end ARGUMENTS call_end
-// with ARGUMENTS a JSON object of the tool's parameters.
 struct ToolCallFormat {
   std::string begin, separator, end;
   std::string call_begin, name_end, call_end;
@@ -20,6 +20,7 @@ struct ToolCallFormat {
   // What makes free text a call: a beginning of `begin call_begin`. Empty: the mark they begin
   // with, or else all of them.
   std::string trigger;
+  ArgumentFormat arguments;  // the mark of strings may be one of `marks`
 };
 
 struct Tool {

@@ -7,15 +7,16 @@ import random
 import subprocess
 
 import jsonschema
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "build/release/bin/grammar_walk"
 CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
 
 
-def walks(schemas, count, seed):
+def walks(schemas, count, seed, *tool_format):
     lines = "".join(json.dumps(schema) + "\n" for schema in schemas)
-    result = subprocess.run([PROGRAM, str(count), str(seed)], input=lines.encode(), capture_output=True,
+    result = subprocess.run([PROGRAM, str(count), str(seed), *tool_format], input=lines.encode(), capture_output=True,
                             check=True, timeout=300)
     return [json.loads(line) for line in result.stdout.decode().strip("\n").split("\n")]
 
@@ -115,3 +116,36 @@ def test_walks_conform_to_random_schemas():
         check(schema, walk["texts"])
         ended += len(walk["texts"])
     assert ended > 3000 and refused < len(schemas) // 2
+
+
+def random_parameters(rng):
+    names = rng.sample(["a", "b", "ab", "kind", "last_name"], rng.randrange(1, 4))
+    schema = {"type": "object", "properties": {name: random_schema(rng, 1) for name in names}}
+    if rng.randrange(2):
+        schema["required"] = rng.sample(names, rng.randrange(1, len(names) + 1))
+    if rng.randrange(3) == 0:
+        schema["additionalProperties"] = rng.choice([True, False, random_schema(rng, 2)])
+    if rng.randrange(4) == 0:
+        name = rng.choice(names)
+        schema["$defs"] = {"d": schema["properties"][name]}
+        schema["properties"][name] = {"$ref": "#/$defs/d"}
+    return schema
+
+
+@pytest.mark.parametrize("tool_format", ["qwen3_coder", "functiongemma", "gemma4", "hermes", "deepseek_v31"])
+def test_calls_are_read_back_and_conform(tool_format):
+    rng = random.Random(5)
+    schemas = [random_parameters(rng) for _ in range(300)]
+    ended, refused = 0, 0
+    for schema, walk in zip(schemas, walks(schemas, 6, 4, tool_format), strict=True):
+        if "error" in walk:
+            refused += 1
+            message = walk["error"]
+            assert any(reason in message for reason in ("none that ends", "beside an enum", "combinations")), (schema, message)
+            continue
+        assert "stuck" not in walk, (schema, walk)
+        for call in walk["calls"]:
+            assert call["arguments"] is not None, (schema, call["text"])
+        check(schema, [call["arguments"] for call in walk["calls"]])
+        ended += len(walk["calls"])
+    assert ended > 600 and refused < len(schemas) // 2

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from serving import Server
+
 USER = {"role": "user", "content": "Say it."}
 SCHEMA = {"type": "object",
           "properties": {"name": {"type": "string", "maxLength": 8},
@@ -118,6 +120,38 @@ def test_a_required_call(server):
                 text += delta["function"]["arguments"]
         assert (name, json.loads(text)) == (call["function"]["name"], arguments)
         assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("tool_format", ["qwen3_coder", "functiongemma", "gemma4", "deepseek_v31"])
+def test_a_required_call_in_other_formats(chat_model, tool_format):
+    """Also when the limit cuts it: its beginning comes back, and nothing of its marks."""
+    fields = {"tools": [TOOL, OTHER], "temperature": 1, "parallel_tool_calls": False,
+              "tool_choice": {"type": "function", "function": {"name": "turn"}}}
+    with Server(chat_model, "--ctx", 1024, "--threads", 1, "--tool-call-parser", tool_format) as server:
+        whole = server.chat(USER, **fields, max_tokens=300, seed=1)
+        choice = whole["choices"][0]
+        assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
+        [call] = choice["message"]["tool_calls"]
+        arguments = call["function"]["arguments"]
+        assert call["function"]["name"] == "turn" and list(json.loads(arguments)) == ["by"]
+        assert 0 <= json.loads(arguments)["by"] <= 9
+        seen = set()
+        for limit in range(4, whole["usage"]["completion_tokens"], 9):
+            choice = server.chat(USER, **fields, max_tokens=limit, seed=1)["choices"][0]
+            assert choice["finish_reason"] == "length" and not choice["message"]["content"], choice
+            for call in choice["message"].get("tool_calls", []):
+                assert call["function"]["name"] == "turn"
+                assert arguments.startswith(call["function"]["arguments"])
+                seen.add(call["function"]["arguments"])
+            parts = server.stream("/v1/chat/completions",
+                                  {"messages": [USER], **fields, "max_tokens": limit, "seed": 1})
+            deltas = [event["choices"][0]["delta"] for event in parts]
+            assert not any(delta.get("content") for delta in deltas), deltas
+            streamed = "".join(call["function"]["arguments"] for delta in deltas
+                               for call in delta.get("tool_calls", []))
+            told = choice["message"].get("tool_calls", [])
+            assert streamed == (told[0]["function"]["arguments"] if told else "")
+        assert len(seen) > 1
 
 
 def test_one_function_by_name(server):

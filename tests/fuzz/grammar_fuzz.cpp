@@ -1,6 +1,6 @@
 // A grammar's source of any kind and a text: an error or a matcher that reads, masks and never gets
-// stuck; never a crash or a hang. The first byte chooses the front end (g, r, or JSON schema), and
-// what follows a 0 byte chooses the tokens.
+// stuck; never a crash or a hang. The first byte chooses the front end (g, r, x and m for arguments
+// of tool calls, or JSON schema), and what follows a 0 byte chooses the tokens.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grammar/matcher.h"
+#include "grammar/tool_arguments.h"
 
 using namespace ringkeep::grammar;
 
@@ -47,6 +48,20 @@ void read(const GrammarPtr& grammar, std::string_view text) {
   }
 }
 
+// The schema of a tool's parameters, in the formats that are not JSON.
+ringkeep::Result<GrammarPtr> arguments(std::string_view schema, bool xml) {
+  using Json = nlohmann::ordered_json;
+  const Json parameters = Json::parse(schema, nullptr, /*allow_exceptions=*/false);
+  if (parameters.is_discarded()) return Grammar::from_json_schema(schema);
+  const ArgumentFormat format = {
+      .kind = xml ? ArgumentFormat::Kind::xml : ArgumentFormat::Kind::marked,
+      .string_mark = "<m>",
+      .parameter_begin = "<p=",
+      .parameter_name_end = ">\n",
+      .parameter_end = "\n</p>\n"};
+  return tool_arguments(parameters, format);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -57,6 +72,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = input.substr(std::min(end + 1, input.size()));
   const auto grammar = data[0] == 'g'   ? Grammar::from_gbnf(source)
                        : data[0] == 'r' ? Grammar::from_regex(source)
+                       : data[0] == 'x' ? arguments(source, /*xml=*/true)
+                       : data[0] == 'm' ? arguments(source, /*xml=*/false)
                                         : Grammar::from_json_schema(source);
   if (grammar) {
     read(*grammar, text);

@@ -1,5 +1,5 @@
-// A reply of any kind, in each format: read without a crash or a hang, the same in one piece and in
-// single bytes.
+// A reply of any kind, in each format, whole or cut: read without a crash or a hang, the same in
+// one piece and in single bytes.
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
@@ -33,12 +33,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
               "b": {"type": ["integer", "null"]}, "c": {"type": "object"}}}}}])"),
       .in_reasoning = data[1] >= 128,
       .id_seed = 1};
-  Reply whole, pieces;
-  ReplyParser one(format, options), many(format, options);
-  whole.add(one.push(text));
-  whole.add(one.finish());
-  for (const char byte : text) pieces.add(many.push(std::string_view(&byte, 1)));
-  pieces.add(many.finish());
-  if (whole != pieces) std::abort();
+  for (const bool cut : {false, true}) {
+    Reply whole, pieces;
+    ReplyParser one(format, options), many(format, options);
+    whole.add(one.push(text));
+    whole.add(one.finish(cut));
+    for (const char byte : text) pieces.add(many.push(std::string_view(&byte, 1)));
+    pieces.add(many.finish(cut));
+    if (whole != pieces) std::abort();
+  }
   return 0;
 }

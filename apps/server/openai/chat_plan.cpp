@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "grammar/tool_arguments.h"
+
 namespace ringkeep::openai {
 namespace {
 
@@ -80,6 +82,19 @@ class ReplyGrammar {
     return Grammar::sequence(parts);
   }
 
+  grammar::ArgumentFormat argument_format(const prompt::CallGrammar& shape) const {
+    using Arguments = prompt::CallGrammar::Arguments;
+    using Kind = grammar::ArgumentFormat::Kind;
+    return {.kind = shape.arguments == Arguments::json     ? Kind::json
+                    : shape.arguments == Arguments::marked ? Kind::marked
+                                                           : Kind::xml,
+            .string_mark = shape.string_mark,
+            .mark_control = is_control(tokenizer_, shape.string_mark),
+            .parameter_begin = shape.parameter_begin,
+            .parameter_name_end = shape.parameter_name_end,
+            .parameter_end = shape.parameter_end};
+  }
+
   // One call of one of the tools (`only`: of that name), or several.
   Result<GrammarPtr> calls(const Json& tools, const std::string& only, bool several) const {
     const prompt::CallGrammar shape = prompt::call_grammar(format_.tools);
@@ -88,11 +103,8 @@ class ReplyGrammar {
       const Json& function = tool["function"];
       const std::string& name = function["name"].get_ref<const std::string&>();
       if (!only.empty() && name != only) continue;
-      GrammarPtr arguments = Grammar::json_object();
-      if (function.contains("parameters") && function["parameters"].is_object() &&
-          !function["parameters"].empty())
-        arguments =
-            RK_TRY(Grammar::from_json_schema(function["parameters"], Grammar::JsonOptions{}));
+      const Json schema = function.contains("parameters") ? function["parameters"] : Json();
+      const GrammarPtr arguments = RK_TRY(grammar::tool_arguments(schema, argument_format(shape)));
       const GrammarPtr parts[] = {RK_TRY(spelled(shape.call_begin + name + shape.name_end)),
                                   arguments, RK_TRY(spelled(shape.call_end))};
       each.push_back(RK_TRY(Grammar::sequence(parts)));
@@ -176,13 +188,6 @@ std::optional<ApiError> plan_reply(const Model& model, const ChatFields& fields,
                      fields.rule.param + ": a reply cannot be this and a tool call",
                      "unsupported_value");
   const ReplyGrammar builder(tokenizer, plan.format);
-  if (tools &&
-      prompt::call_grammar(plan.format.tools).arguments != prompt::CallGrammar::Arguments::json)
-    return bad_field(required ? "tool_choice" : fields.rule.param,
-                     fmt::format("{}: not supported with the way this model writes tool calls ({})",
-                                 required ? "tool_choice" : fields.rule.param,
-                                 prompt::tool_format_name(plan.format.tools)),
-                     "unsupported_value");
   const Json key = {static_cast<int>(fields.rule.kind),
                     fields.rule.schema,
                     fields.rule.text,
