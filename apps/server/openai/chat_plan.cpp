@@ -91,8 +91,7 @@ class ReplyGrammar {
       GrammarPtr arguments = Grammar::json_object();
       if (function.contains("parameters") && function["parameters"].is_object() &&
           !function["parameters"].empty())
-        arguments =
-            RK_TRY(Grammar::from_json_schema(function["parameters"], Grammar::JsonOptions{}));
+        arguments = RK_TRY(schema_grammar(function["parameters"]));
       const GrammarPtr parts[] = {RK_TRY(spelled(shape.call_begin + name + shape.name_end)),
                                   arguments, RK_TRY(spelled(shape.call_end))};
       each.push_back(RK_TRY(Grammar::sequence(parts)));
