@@ -29,10 +29,11 @@ struct Row {
 
 constexpr double kNoLimit = 9223372036854775807.0;
 constexpr double kTokens = 1 << 30;
-constexpr const char* kCache = "plan run serve bench logits cache/make cache/check eval/kv eval/needle";
-constexpr const char* kContext = 
-    "plan run serve logits cache/make cache/check eval/kv eval/needle";
-constexpr const char* kEngine = "run serve bench logits calibrate cache/make cache/check eval/kv eval/needle";
+constexpr const char* kCache =
+    "plan run serve bench logits cache/make cache/check eval/kv eval/needle";
+constexpr const char* kContext = "plan run serve logits cache/make cache/check eval/kv eval/needle";
+constexpr const char* kEngine =
+    "run serve bench logits calibrate cache/make cache/check eval/kv eval/needle";
 constexpr const char* kWeights =
     "plan run serve bench logits calibrate cache/make cache/check eval/kv eval/needle";
 constexpr const char* kSampler = "run serve";
@@ -127,8 +128,7 @@ std::string said(const std::string& command, const std::string& option, const st
 
 std::string shown(Kind kind, double value) {
   if (kind == Kind::real) return fmt::format("{}", value);
-  return value == kNoLimit ? "9223372036854775807"
-                           : std::to_string(static_cast<int64_t>(value));
+  return value == kNoLimit ? "9223372036854775807" : std::to_string(static_cast<int64_t>(value));
 }
 
 std::vector<std::string> good_values(const Row& row) {
@@ -143,9 +143,19 @@ std::vector<std::string> good_values(const Row& row) {
 }
 
 std::vector<std::string> bad_values(const Row& row) {
-  std::vector<std::string> values = {"nan", "-nan", "inf", "-inf", "text", "1x", "0x10",
-                                     "99999999999999999999999", "-99999999999999999999999",
-                                     "1e999", "--5", "+-5", "1_0"};
+  std::vector<std::string> values = {"nan",
+                                     "-nan",
+                                     "inf",
+                                     "-inf",
+                                     "text",
+                                     "1x",
+                                     "0x10",
+                                     "99999999999999999999999",
+                                     "-99999999999999999999999",
+                                     "1e999",
+                                     "--5",
+                                     "+-5",
+                                     "1_0"};
   if (row.kind != Kind::real) values.push_back("1.0000001");
   if (row.kind == Kind::bytes) values.back() = "1.5X";
   switch (row.kind) {
@@ -197,9 +207,10 @@ TEST(Numbers, TheTableIsWhole) {
   for (const Row& row : kRows)
     for (const std::string& command : words(row.commands))
       listed.insert(command + " " + row.option);
-  static const std::set<std::string> kOther = {  // type names of options that are no numbers
-      "TEXT", "FILE", "CODEC", "NAME", "FILE|NAME", "CODEC,...", "KEY", "ORIGIN", "A:B", "ID:BIAS",
-      "FILE.html", "sliding|full", "FOLDER", "FAMILY", "MODEL"};
+  static const std::set<std::string> kOther = {
+      // type names of options that are no numbers
+      "TEXT", "FILE",    "CODEC",     "NAME",         "FILE|NAME", "CODEC,...", "KEY",  "ORIGIN",
+      "A:B",  "ID:BIAS", "FILE.html", "sliding|full", "FOLDER",    "FAMILY",    "MODEL"};
   std::set<std::string> found;
   const std::function<void(CLI::App&, const std::string&)> walk = [&](CLI::App& app,
                                                                       const std::string& name) {
@@ -215,8 +226,7 @@ TEST(Numbers, TheTableIsWhole) {
       });
       // A choice between codec numbers is not one.
       if (type == "BITS" && option->get_lnames()[0].starts_with("kv-")) continue;
-      EXPECT_TRUE(any) << name << " --" << option->get_lnames()[0] << " "
-                       << type;
+      EXPECT_TRUE(any) << name << " --" << option->get_lnames()[0] << " " << type;
     }
     for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
       const bool group = sub->get_name().empty();
