@@ -43,6 +43,9 @@ struct Request {
   bool ignore_eos = false;           // a constraint's end of generation ends the reply nevertheless
   bool show_control = false;         // control tokens appear in the text, as they are spelled
   int top_logprobs = -1;
+  // Log-probabilities of the prompt's tokens and of so many others in their place; < 0: none. The
+  // whole prompt is run for them, whatever is known of it.
+  int prompt_logprobs = -1;
   // Prefix reuse (docs/kv-cache.md): further token counts within the prompt to keep a snapshot of,
   // the ends of messages; and what else but tokens a prefix must agree in (adapter, images).
   std::vector<int64_t> snapshot_at;
@@ -58,6 +61,9 @@ struct Request {
   std::optional<kv::SnapshotId> after;
 };
 
+// A request's error where there is no memory for what it needs (runtime).
+Error out_of_memory();
+
 enum class FinishReason { none, stop, length };
 const char* finish_reason_name(FinishReason reason);  // "", "stop", "length"
 
@@ -67,6 +73,8 @@ struct Event {
   std::string text;               // whole UTF-8 characters; a stop string never appears
   std::vector<int32_t> tokens;    // accepted ids
   std::vector<Sampled> logprobs;  // when asked for
+  // With the first event, when asked for: of the prompt's tokens after the first.
+  std::optional<std::vector<Sampled>> prompt_logprobs;
   FinishReason finish = FinishReason::none;
   std::optional<Error> error;  // this request failed; others go on
 };

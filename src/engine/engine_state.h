@@ -63,12 +63,18 @@ struct Engine::State final : Seats {
     bool sample;  // the last row's logits choose the next token
   };
   std::vector<Part> plan_step();
+  // No token is asked for and nothing of the prompt either, nor by the one that it shares it with,
+  // so that all replies to a prompt end after what is told of it.
+  bool ends_unrun(const Generation& generation);
   // Runs, commits and samples. When the rows fail together, each generation's run alone, so that
   // only those that are to blame fail.
   void run(std::span<const Part> parts, std::vector<Event>& events);
   Status forward(std::span<const Part> parts);
   void sample(std::span<const std::pair<Generation*, int64_t>> rows, std::vector<Event>& events);
   Event accept(Generation& generation, Result<Sampled> sampled);
+  // Log-probabilities of the prompt's tokens that follow rows [row, row + rows) of the step, which
+  // are the generation's last in the cache.
+  Status score_prompt(Generation& generation, int64_t row, int64_t rows);
   // Keeps the present state of the generation's sequence for requests that begin alike.
   void keep(const Generation& generation);
   void finish(Generation& generation);

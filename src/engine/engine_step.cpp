@@ -1,6 +1,7 @@
 // Requests, and the steps in which they run.
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 #include "engine/engine_state.h"
 
@@ -15,7 +16,23 @@ double seconds_since(Clock::time_point start) {
 
 constexpr size_t kFinishedStats = 1024;  // finished generations whose statistics are kept
 
+// What `work` gives, or an error where it finds no memory: nothing may leave a task of the pool.
+template <typename Work>
+auto or_out_of_memory(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
 }  // namespace
+
+Error out_of_memory() {
+  return make_error(ErrorKind::runtime,
+                    "out of memory: the engine could not hold what this "
+                    "request needs");
+}
 
 Result<int64_t> Engine::submit(Request request) {
   State& s = *state_;
@@ -53,6 +70,12 @@ Result<int64_t> Engine::submit(Request request) {
       return make_error(ErrorKind::busy,
                         "{} requests run and {} wait; {} may run at a time and {} wait",
                         now.running, now.waiting, plan().parallel, most);
+  }
+  if (request.prompt_logprobs >= 0) {
+    if (request.after || request.fork_of != 0)
+      return make_error(ErrorKind::usage,
+                        "prompt_logprobs: rows of the prompt come from elsewhere, not from a run");
+    request.reuse_prefix = false;
   }
   request.tokens.insert(request.tokens.begin(), static_cast<size_t>(before), kUnknownToken);
   s.generations.emplace_back(s.next_id, std::move(request), limit);
@@ -120,6 +143,13 @@ void Engine::State::finish(Generation& g) {
   generations.remove_if([id](const Generation& other) { return other.id == id; });
 }
 
+bool Engine::State::ends_unrun(const Generation& g) {
+  if (g.request.max_tokens != 0) return false;
+  const Generation* leader = g.request.fork_of != 0 ? find(g.request.fork_of) : nullptr;
+  return g.request.prompt_logprobs < 0 &&
+         (leader == nullptr || leader->request.prompt_logprobs < 0);
+}
+
 std::vector<Engine::State::Part> Engine::State::plan_step() {
   std::vector<Job> jobs;
   for (Generation& g : generations)
@@ -148,9 +178,11 @@ Status Engine::State::forward(std::span<const Part> parts) {
     }
     if (!g.prefilling()) batch.fine_rows += part.rows;
   }
-  const kv::KvBatch kv_batch = RK_TRY(store->begin_step(entries));
-  batch.kv = &kv_batch;
-  Status status = forward(batch);
+  const Status status = or_out_of_memory([&]() -> Status {
+    const kv::KvBatch kv_batch = RK_TRY(store->begin_step(entries));
+    batch.kv = &kv_batch;
+    return forward(batch);
+  });
   if (!status.ok())
     for (const auto& entry : entries) store->abort_step(entry.sequence);
   return status;
@@ -159,6 +191,9 @@ Status Engine::State::forward(std::span<const Part> parts) {
 void Engine::State::run(std::span<const Part> parts, std::vector<Event>& events) {
   const auto start = Clock::now();
   ++counts.steps;
+  std::vector<std::pair<Generation*, int64_t>> sampled;
+  std::vector<std::pair<Generation*, bool>> ran;  // and whether that was part of its prompt
+  ran.reserve(parts.size());
   if (Status status = forward(parts); !status.ok()) {
     if (parts.size() == 1)
       events.push_back({.id = parts[0].generation->id, .error = status.error()});
@@ -166,8 +201,6 @@ void Engine::State::run(std::span<const Part> parts, std::vector<Event>& events)
       for (const Part& part : parts) run({&part, 1}, events);
     return;
   }
-  std::vector<std::pair<Generation*, int64_t>> sampled;
-  std::vector<std::pair<Generation*, bool>> ran;  // and whether that was part of its prompt
   int64_t row = 0;
   for (const Part& part : parts) {
     Generation& g = *part.generation;
@@ -182,7 +215,17 @@ void Engine::State::run(std::span<const Part> parts, std::vector<Event>& events)
       keep(g);
       g.snapshots.pop_back();
     }
+    if (Status scored = score_prompt(g, row - part.rows, part.rows); !scored.ok()) {
+      events.push_back({.id = g.id, .error = scored.error()});
+      continue;
+    }
     if (!part.sample) continue;
+    if (g.request.max_tokens == 0) {
+      events.push_back({.id = g.id,
+                        .prompt_logprobs = std::move(g.prompt_logprobs),
+                        .finish = FinishReason::length});
+      continue;
+    }
     sampled.emplace_back(&g, row - 1);
     if (g.output().empty())
       for (Generation* follower : fork_followers(g)) sampled.emplace_back(follower, row - 1);
@@ -191,6 +234,32 @@ void Engine::State::run(std::span<const Part> parts, std::vector<Event>& events)
   const double seconds = seconds_since(start);
   for (const auto& [g, prompt] : ran)
     (prompt ? g->stats.prefill_seconds : g->stats.decode_seconds) += seconds;
+}
+
+Status Engine::State::score_prompt(Generation& g, int64_t row, int64_t rows) {
+  if (g.request.prompt_logprobs < 0 || !g.output().empty()) return {};
+  const auto vocab = static_cast<size_t>(checkpoint.config.vocab_size);
+  const int64_t first = g.ticket.cached - rows;  // index of the token at `row`
+  const int64_t end = std::min(g.ticket.cached, g.prompt_size - 1);
+  // One that was set back runs rows again that were looked at before.
+  for (int64_t at = std::max(first, static_cast<int64_t>(g.prompt_logprobs.size())); at < end;) {
+    std::vector<int64_t> picked;
+    for (int64_t i = at; i < end && i - at < model->max_logit_rows(); ++i)
+      picked.push_back(row + i - first);
+    model->logits(picked, logits.as<float>(), exec);
+    std::vector<Result<Sampled>> scores(picked.size(), Sampled{});
+    exec.pool().parallel_for(static_cast<int64_t>(picked.size()), [&](int64_t task, int) {
+      const auto i = static_cast<size_t>(task);
+      scores[i] = or_out_of_memory([&] {
+        return score(std::span(logits.as<float>() + i * vocab, vocab),
+                     g.tokens[static_cast<size_t>(at + task + 1)], g.request.prompt_logprobs);
+      });
+    });
+    for (Result<Sampled>& scored : scores) g.prompt_logprobs.push_back(RK_TRY(std::move(scored)));
+    at += static_cast<int64_t>(picked.size());
+    if (heartbeat) heartbeat();
+  }
+  return {};
 }
 
 void Engine::State::sample(std::span<const std::pair<Generation*, int64_t>> rows,
@@ -213,8 +282,10 @@ void Engine::State::sample(std::span<const std::pair<Generation*, int64_t>> rows
     exec.pool().parallel_for(static_cast<int64_t>(part.size()), [&](int64_t task, int) {
       const auto i = static_cast<size_t>(task);
       Generation& g = *part[i].first;
-      sampled[i] = g.sampler.sample(std::span(logits.as<float>() + i * vocab, vocab), g.prompt(),
-                                    g.output(), g.request.top_logprobs, g.allowed);
+      sampled[i] = or_out_of_memory([&] {
+        return g.sampler.sample(std::span(logits.as<float>() + i * vocab, vocab), g.prompt(),
+                                g.output(), g.request.top_logprobs, g.allowed);
+      });
     });
     for (size_t i = 0; i < part.size(); ++i)
       events.push_back(accept(*part[i].first, std::move(sampled[i])));
@@ -225,6 +296,8 @@ void Engine::State::sample(std::span<const std::pair<Generation*, int64_t>> rows
 // The next token: what the reader may see of it, and whether the reply ends.
 Event Engine::State::accept(Generation& g, Result<Sampled> sampled) {
   Event event{.id = g.id};
+  if (g.request.prompt_logprobs >= 0 && g.output().empty())
+    event.prompt_logprobs = std::move(g.prompt_logprobs);
   text::TokenConstraint* constraint = g.request.constraint.get();
   if (constraint != nullptr && constraint->complete()) {  // before anything was said
     event.finish = FinishReason::stop;
@@ -267,7 +340,7 @@ std::vector<Event> Engine::step() {
   State& s = *state_;
   std::vector<Event> events;
   for (const Generation& g : s.generations)
-    if (g.request.max_tokens == 0) events.push_back({.id = g.id, .finish = FinishReason::length});
+    if (s.ends_unrun(g)) events.push_back({.id = g.id, .finish = FinishReason::length});
   for (const Event& event : events) s.finish(*s.find(event.id));
   if (s.generations.empty()) return events;
 

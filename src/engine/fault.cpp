@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <new>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -34,6 +35,11 @@ Result<Fault> Fault::parse(const std::string& text) {
   int64_t seconds = 0;
   if (parts.size() == 2 && parts[0] == "throw" && parse_count(parts[1], fault.step_)) {
     fault.kind_ = Kind::raise;
+  } else if (parts.size() == 2 && parts[0] == "memory" && parse_count(parts[1], fault.step_)) {
+    fault.kind_ = Kind::memory_within;
+  } else if (parts.size() == 3 && parts[0] == "memory" && parse_count(parts[1], fault.step_) &&
+             parts[2] == "step") {
+    fault.kind_ = Kind::memory;
   } else if (parts.size() == 3 && parts[0] == "stall" && parse_count(parts[1], fault.step_) &&
              parse_count(parts[2], seconds)) {
     fault.kind_ = Kind::stall;
@@ -43,7 +49,9 @@ Result<Fault> Fault::parse(const std::string& text) {
     fault.kind_ = Kind::slow;
   } else {
     return make_error(ErrorKind::usage,
-                      "fault: expected throw:N, stall:N:SECONDS or slow:MS, found \"{}\"", text);
+                      "fault: expected throw:N, memory:N, memory:N:step, stall:N:SECONDS or "
+                      "slow:MS, found \"{}\"",
+                      text);
   }
   return fault;
 }
@@ -56,9 +64,17 @@ void Fault::strike(const std::function<void()>& beat) {
     beat();
   } else if (steps_ == step_ && kind_ == Kind::raise) {
     throw std::runtime_error("a fault that was asked for");
+  } else if (steps_ == step_ && kind_ == Kind::memory) {
+    throw std::bad_alloc();
   } else if (steps_ == step_ && kind_ == Kind::stall) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds_));
   }
+}
+
+void Fault::strike_within() {
+  if (kind_ != Kind::memory_within || steps_ != step_) return;
+  kind_ = Kind::none;  // once: what is tried again has the memory
+  throw std::bad_alloc();
 }
 
 }  // namespace ringkeep::engine

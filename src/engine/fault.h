@@ -12,13 +12,15 @@ namespace ringkeep::engine {
 
 class Fault {
  public:
-  // "throw:N", "stall:N:SECONDS", "slow:MS" or nothing. Errors: usage.
+  // "throw:N", "memory:N", "memory:N:step", "stall:N:SECONDS", "slow:MS" or nothing. Errors: usage.
   static Result<Fault> parse(const std::string& text);
   // Before each step. `beat` is the heartbeat of a step that is merely slow.
   void strike(const std::function<void()>& beat);
+  // At each heartbeat, which is to say in the middle of a step.
+  void strike_within();
 
  private:
-  enum class Kind { none, raise, stall, slow };
+  enum class Kind { none, raise, memory_within, memory, stall, slow };
   Kind kind_ = Kind::none;
   int64_t step_ = 0;          // that it strikes at, counted from 1
   int64_t milliseconds_ = 0;  // of stall and slow

@@ -36,6 +36,7 @@ struct Generation {
   std::optional<int64_t> found;    // tokens that the prefix cache held when it began to wait
   std::vector<int64_t> snapshots;  // lengths at which one is to be kept, descending
   std::vector<uint64_t> allowed;   // [ceil(vocab / 64)] what may follow; empty: anything
+  std::vector<Sampled> prompt_logprobs;  // of tokens 1, 2, ... so far, until they are told
   Sampler sampler;
   text::StreamDecoder decoder;
   GenerationStats stats;

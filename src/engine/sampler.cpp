@@ -255,6 +255,21 @@ RawSoftmax raw_softmax(std::span<const float> logits, float max) {
   return raw;
 }
 
+std::vector<TokenLogprob> likeliest(const RawSoftmax& raw, int count) {
+  std::vector<TokenLogprob> top;
+  for (const Candidate& c : best(raw.logits, static_cast<size_t>(count)))
+    top.push_back({c.token, raw.logprob(c.token)});
+  return top;
+}
+
+Error not_finite(std::span<const float> logits, int64_t step) {
+  const auto bad =
+      std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+  return make_error(ErrorKind::runtime,
+                    "the logit of token {} is {} at step {}; expected a finite number",
+                    bad - logits.begin(), *bad, step);
+}
+
 Error out_of_range(const char* name, const char* range, double value) {
   return make_error(ErrorKind::usage, "{}: expected {}, got {}", name, range, value);
 }
@@ -289,6 +304,13 @@ Status validate(const SamplingParams& p, int64_t vocab_size) {
   return {};
 }
 
+Result<Sampled> score(std::span<const float> logits, int32_t token, int top_logprobs) {
+  const Scan state = scan(logits);
+  if (!state.finite) return not_finite(logits, 0);
+  const RawSoftmax raw = raw_softmax(logits, state.max);
+  return Sampled{token, raw.logprob(token), likeliest(raw, top_logprobs)};
+}
+
 Sampler::Sampler(SamplingParams params) : params_(std::move(params)), random_(params_.seed) {}
 
 Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t> prompt,
@@ -296,20 +318,12 @@ Result<Sampled> Sampler::sample(std::span<float> logits, std::span<const int32_t
                                 std::span<const uint64_t> allowed) {
   RK_CHECK(!logits.empty());
   Scan state = scan(logits);
-  if (!state.finite) {
-    const auto bad =
-        std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
-    return make_error(ErrorKind::runtime,
-                      "the logit of token {} is {} at step {}; expected a finite number",
-                      bad - logits.begin(), *bad, output.size());
-  }
+  if (!state.finite) return not_finite(logits, static_cast<int64_t>(output.size()));
   RawSoftmax raw;
   Sampled result;
   if (top_logprobs >= 0) {
     raw = raw_softmax(logits, state.max);
-    for (const Candidate& c : best(logits, static_cast<size_t>(top_logprobs))) {
-      result.top.push_back({c.token, raw.logprob(c.token)});
-    }
+    result.top = likeliest(raw, top_logprobs);
   }
   const bool changed = !params_.logit_bias.empty() || params_.repetition_penalty != 1.0f ||
                        params_.presence_penalty != 0.0f || params_.frequency_penalty != 0.0f;

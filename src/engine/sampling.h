@@ -39,6 +39,10 @@ struct Sampled {
   std::vector<TokenLogprob> top;  // the top_logprobs largest
 };
 
+// The log-probability of `token` in the raw softmax of logits [vocab], and the top_logprobs (>= 0)
+// largest. Fails (runtime) on a non-finite logit.
+Result<Sampled> score(std::span<const float> logits, int32_t token, int top_logprobs);
+
 class Sampler {
  public:
   explicit Sampler(SamplingParams params);

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
@@ -66,6 +67,7 @@ struct Service::State {
   // Ends every open request with the error. Takes the lock by itself.
   void fail_all(const Error& error);
   void die(const std::string& reason);
+  void work_once();  // waits for work, and does what there is
 };
 
 void Service::State::fail_all(const Error& error) {
@@ -104,12 +106,16 @@ void Service::State::admit(int64_t id, const GroupPointer& group) {
   std::optional<Error> error;
   for (Request& request : group->requests) {
     if (request.fork_of < 0) request.fork_of = ids[static_cast<size_t>(-request.fork_of - 1)];
-    auto submitted = engine.submit(std::move(request));
-    if (!submitted.ok()) {
-      error = submitted.error();
-      break;
+    try {
+      auto submitted = engine.submit(std::move(request));
+      if (submitted.ok())
+        ids.push_back(*submitted);
+      else
+        error = submitted.error();
+    } catch (const std::bad_alloc&) {
+      error = out_of_memory();
     }
-    ids.push_back(*submitted);
+    if (error) break;
   }
   bool gone = false;
   {
@@ -198,22 +204,39 @@ void Service::State::publish(bool always) {
   snapshot = std::move(fresh);
 }
 
+void Service::State::work_once() {
+  std::unique_lock lock(mutex);
+  changed.wait(
+      lock, [&] { return stopping || !engine.idle() || !arrived.empty() || !to_cancel.empty(); });
+  if (stopping) return;
+  take_arrived(lock);  // unlocks
+  beats.fetch_add(1, std::memory_order_relaxed);
+  if (!engine.idle()) {
+    fault.strike([this] { beats.fetch_add(1, std::memory_order_relaxed); });
+    step();
+  }
+  publish(engine.idle());
+}
+
 void Service::State::work() {
   try {
-    engine.set_heartbeat([this] { beats.fetch_add(1, std::memory_order_relaxed); });
-    for (;;) {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] {
-        return stopping || !engine.idle() || !arrived.empty() || !to_cancel.empty();
-      });
-      if (stopping) return;
-      take_arrived(lock);  // unlocks
+    engine.set_heartbeat([this] {
       beats.fetch_add(1, std::memory_order_relaxed);
-      if (!engine.idle()) {
-        fault.strike([this] { beats.fetch_add(1, std::memory_order_relaxed); });
-        step();
+      fault.strike_within();
+    });
+    for (bool failed = false;;) {
+      try {
+        work_once();
+        failed = false;
+      } catch (const std::bad_alloc&) {
+        // The engine has dealt with what a request alone wants; this concerns them all. Without
+        // them there should be memory.
+        if (failed) throw;
+        failed = true;
+        fail_all(out_of_memory());
       }
-      publish(engine.idle());
+      const std::lock_guard lock(mutex);
+      if (stopping) return;
     }
   } catch (const std::exception& error) {
     die(error.what());

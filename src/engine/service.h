@@ -1,6 +1,7 @@
 // An engine on a thread of its own. Requests come in from any thread; what becomes of them goes to
 // their handlers. One bad request never ends the engine, and an engine that dies or stands still
-// ends every request with an error, so that nobody waits for ever.
+// ends every request with an error, so that nobody waits for ever. Nor does a lack of memory end
+// it: what a request holds is given back with its error.
 #pragma once
 
 #include <array>
@@ -20,8 +21,9 @@ struct ServiceOptions {
   // Without a heartbeat for so many seconds while there is work, the engine counts as stalled. Time
   // in which the whole process stood still does not count.
   double stalled_after = 4.5;
-  // Tests: "throw:N" (step N throws), "stall:N:SECONDS" (step N stands still), "slow:MS" (every
-  // step takes longer); empty: none.
+  // Tests: "throw:N" (step N throws), "memory:N" (its first layer has no memory), "memory:N:step"
+  // (the step has none), "stall:N:SECONDS" (step N stands still), "slow:MS" (every step takes
+  // longer); empty: none.
   std::string fault;
 };
 

@@ -1,6 +1,7 @@
 """What hostile clients and careless flags tried: framing, memory, pages of other names."""
 
 import json
+import resource
 import subprocess
 
 import pytest
@@ -76,6 +77,60 @@ def test_a_prompt_too_long_is_not_copied_for_every_reply(fresh):
     error = fresh.refused("/v1/completions", {**ASK, "prompt": "a" * 4_000_000, "n": 60}, "prompt")
     assert error["code"] == "context_length_exceeded"
     assert peak_mib(fresh) - before < 300  # 2,000 with the copies
+
+
+def test_what_a_template_goes_through_is_bounded(server):
+    message = {"role": "user", "content": "x"}
+    for path in ("/v1/chat/completions", "/tokenize"):
+        error = server.refused(path, {"messages": [message] * 4097}, "messages")
+        assert "4096" in error["message"] and "4097" in error["message"]
+    tool = {"type": "function", "function": {"name": "f"}}
+    server.refused("/v1/chat/completions", {"messages": [message], "tools": [tool] * 1025}, "tools")
+
+
+def test_names_are_not_told_back_by_the_megabyte(server):
+    for body in ({**ASK, "x" * 3_000_000: 1}, {**ASK, "model": "x" * 3_000_000}):
+        reply = server.post("/v1/completions", body)
+        assert reply.status in (400, 404) and len(reply.body) < 5000
+
+
+def test_keys_that_come_twice_among_many(server):
+    members = "".join(f',"k{i}":1' for i in range(300_000))
+    reply = server.post("/v1/completions", '{"prompt":"x","metadata":{"k7":1' + members + "}}")
+    assert reply.status == 400 and 'the key "k7" comes twice' in reply.error["message"]
+
+
+def test_a_request_that_memory_does_not_hold(fresh):
+    """The answer is an error of the server in plain words, and the next request is served."""
+    fresh.complete("x", max_tokens=2)
+    with open(f"/proc/{fresh.process.pid}/statm") as sizes:
+        mapped = int(sizes.read().split()[0]) * resource.getpagesize()
+    big = json.dumps({**ASK, "prompt": [1] * 2_000_000})  # 16 bytes each, once read
+    resource.prlimit(fresh.process.pid, resource.RLIMIT_AS, (mapped + 24_000_000, -1))
+    reply = fresh.post("/v1/completions", big)
+    assert reply.status == 500 and reply.error["type"] == "server_error"
+    assert reply.error["message"].startswith("out of memory: ")
+    assert fresh.get("/health").status == 200
+    assert fresh.complete("x", max_tokens=2)["usage"]["completion_tokens"] == 2
+    resource.prlimit(fresh.process.pid, resource.RLIMIT_AS, (-1, -1))
+    fresh.refused("/v1/completions", big, "prompt")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_step_that_memory_does_not_hold(chat_model, stream):
+    with Server(chat_model, "--ctx", 512, "--threads", 1, fault="memory:5") as server:
+        body = {**ASK, "max_tokens": 50, "ignore_eos": True, "stream": stream}
+        reply = server.post("/v1/completions", body)
+        if stream:
+            error = json.loads(reply.body.split(b"data: ")[-1])["error"]
+            assert b"[DONE]" not in reply.body
+        else:
+            assert reply.status == 500
+            error = reply.error
+        assert error["type"] == "server_error" and error["message"].startswith("out of memory: ")
+        assert server.get("/health").status == 200
+        assert server.complete("x", max_tokens=9, ignore_eos=True)["usage"]["completion_tokens"] == 9
+        server.wait_idle()
 
 
 @pytest.mark.parametrize("host, status", [

@@ -95,6 +95,14 @@ def test_http_1_0(server):
     assert b"chunked" not in head and stream.endswith(b"data: [DONE]\n\n")
 
 
+def test_empty_lines_before_a_request(server):
+    """RFC 9112, 2.2: old clients send one behind a body."""
+    body = server.raw_post("/v1/completions", ASK) + b"\r\n"
+    first, rest = parse_response(server.raw(b"\r\n" + body + get(more="Connection: close\r\n")))
+    assert first.status == 200 and parse_response(rest)[0].status == 200
+    assert parse_response(server.raw(b"\r\n" * 50 + get()))[0].status == 400
+
+
 @pytest.mark.parametrize("data, status", [
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # a TLS greeting
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),

@@ -84,6 +84,8 @@ def test_replies_of_one_request_have_states_of_their_own(server):
     ({"grammar": 5}, "grammar"),
     ({"json_schema": {"type": "nothing"}}, "json_schema"),
     ({"json_schema": {"type": "object", "frobnicate": 1}}, "json_schema"),
+    ({"json_schema": {"type": "object", "required": [str(i) for i in range(10_001)]}},
+     "json_schema"),
     ({"guided_json": "{"}, "guided_json"),
     ({"guided_choice": []}, "guided_choice"),
     ({"structured_outputs": {"foo": 1}}, "structured_outputs.foo"),

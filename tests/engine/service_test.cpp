@@ -76,6 +76,12 @@ class ServiceTest : public ::testing::Test {
     return requests;
   }
 
+  static std::vector<Request> two(int64_t max_tokens) {
+    std::vector<Request> requests = one(max_tokens, 1);
+    requests.push_back(std::move(one(max_tokens, 2).front()));
+    return requests;
+  }
+
   static TinyModel* model_;
   std::unique_ptr<TinyEngine> engine_;
 };
@@ -184,6 +190,45 @@ TEST_F(ServiceTest, AStalledEngineEndsRequestsAndRecovers) {
   EXPECT_EQ(again.wait().error, "");
 }
 
+// In the middle of a step: whoever is alone in it fails, and gives everything back.
+TEST_F(ServiceTest, ARequestWithoutMemoryFailsAlone) {
+  const auto service = start({.fault = "memory:4"});
+  Listener listener, again;
+  ASSERT_TRUE(service->submit(one(400), listener.handler()).ok());
+  EXPECT_NE(listener.wait().error.find("out of memory"), std::string::npos);
+  ASSERT_TRUE(service->submit(one(3), again.handler()).ok());
+  EXPECT_EQ(again.wait().tokens.size(), 3u);
+  EXPECT_EQ(again.wait().error, "");
+  EXPECT_EQ(service->health().state, EngineHealth::State::alive);
+  for (int i = 0; i < 500 && service->snapshot().bytes_used > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(service->snapshot().bytes_used, 0u);
+}
+
+// Together too much, but each alone has the memory.
+TEST_F(ServiceTest, AStepWithoutMemoryIsRunInParts) {
+  TinyEngine alone(*model_, flags());
+  const auto service = start({.fault = "memory:6"});
+  Listener listener;
+  ASSERT_TRUE(service->submit(two(30), listener.handler()).ok());
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(listener.wait(i).error, "");
+    EXPECT_EQ(listener.wait(i).tokens, alone.run(std::move(two(30)[i])).tokens);
+  }
+}
+
+TEST_F(ServiceTest, WithoutMemoryForAnyoneTheEngineLivesOn) {
+  const auto service = start({.fault = "memory:6:step"});
+  Listener listener, again;
+  ASSERT_TRUE(service->submit(two(400), listener.handler()).ok());
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_NE(listener.wait(i).error.find("out of memory"), std::string::npos);
+  EXPECT_EQ(service->open_requests(), 0);
+  ASSERT_TRUE(service->submit(one(3), again.handler()).ok());
+  EXPECT_EQ(again.wait().tokens.size(), 3u);
+  EXPECT_EQ(service->health().state, EngineHealth::State::alive);
+}
+
 TEST_F(ServiceTest, DrainLetsRequestsEndAndCutsTheRest) {
   {
     const auto service = start({.fault = "slow:2"});
@@ -202,7 +247,8 @@ TEST_F(ServiceTest, DrainLetsRequestsEndAndCutsTheRest) {
 
 TEST_F(ServiceTest, FaultsAreChecked) {
   engine_ = std::make_unique<TinyEngine>(*model_, flags());
-  for (const char* bad : {"x", "throw", "throw:", "throw:0", "throw:1x", "stall:1", "slow:-1"})
+  for (const char* bad : {"x", "throw", "throw:", "throw:0", "throw:1x", "stall:1", "slow:-1",
+                          "memory", "memory:0", "memory:1:x"})
     EXPECT_FALSE(Service::start(**engine_, {.fault = bad}).ok()) << bad;
 }
 

@@ -42,9 +42,8 @@ struct Reply {
 
 class TinyEngine {
  public:
-  TinyEngine(const TinyModel& model, const CacheFlags& flags)
+  TinyEngine(const TinyModel& model, const CacheFlags& flags, EngineOptions options = {})
       : device_(kernels::make_cpu_device(1)), ops_(kernels::cpu_backend()) {
-    EngineOptions options;
     options.cache = flags;
     engine_ = Engine::load(model.open(), options, ops_, *device_).value();
   }

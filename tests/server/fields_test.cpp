@@ -121,7 +121,86 @@ TEST(Fields, RulesExcludeEachOther) {
   EXPECT_EQ(chat(R"("guided_regex":"a")").rule.kind, OutputRule::Kind::regex);
   EXPECT_EQ(chat(R"("response_format":{"type":"text"})").rule.kind, OutputRule::Kind::none);
   EXPECT_EQ(refused(R"("guided_regex":"a","grammar":"root ::= \"x\"")"), "guided_regex");
-  EXPECT_EQ(refused<CompletionFields>(R"("echo":true,"logprobs":1)"), "echo");
+}
+
+TEST(Fields, BestOfIsAtLeastN) {
+  EXPECT_EQ(refused<CompletionFields>(R"("best_of":3)"), "");
+  EXPECT_EQ(refused<CompletionFields>(R"("best_of":3,"n":3,"stream":true)"), "");
+  EXPECT_EQ(refused<CompletionFields>(R"("best_of":2,"n":3)"), "best_of");
+  EXPECT_EQ(refused<CompletionFields>(R"("best_of":3,"stream":true)"), "best_of");
+  EXPECT_EQ(refused<CompletionFields>(R"("best_of":129)"), "best_of");
+  EXPECT_EQ(refused<CompletionFields>(R"("suffix":"x")"), "suffix");
+  EXPECT_EQ(refused<CompletionFields>(R"("prompt_logprobs":1)"), "prompt_logprobs");
+}
+
+// Whatever a chat template goes through is counted, and one more than the limit is refused by name.
+TEST(Fields, WhatATemplateGoesThroughIsCounted) {
+  const auto list = [](const std::string& item, size_t count) {
+    std::string text = "[";
+    for (size_t i = 0; i < count; ++i) text += (i > 0 ? "," : "") + item;
+    return text + "]";
+  };
+  const auto told = [](const std::string& body) {
+    const Json json = parse_json(body).value();
+    ChatFields request;
+    FieldReader reader(json);
+    visit(reader, request, kDefaults);
+    const auto error = reader.finish();
+    return error ? *error : ApiError{};
+  };
+  const auto messages = [&](const std::string& item, size_t count) {
+    return told(fmt::format(R"({{"messages":{}}})", list(item, count)));
+  };
+  const std::string plain = R"({"role":"user","content":"x"})";
+  EXPECT_EQ(messages(plain, kMaxMessages).param, "");
+  const ApiError many = messages(plain, kMaxMessages + 1);
+  EXPECT_EQ(many.param, "messages");
+  EXPECT_EQ(many.message, "messages: at most 4096 messages are allowed, found 4097");
+
+  const auto parts = [&](size_t count) {
+    return fmt::format(R"({{"role":"user","content":{}}})",
+                       list(R"({"type":"text","text":"x"})", count));
+  };
+  EXPECT_EQ(messages(parts(kMaxParts), 1).param, "");
+  EXPECT_EQ(messages(parts(kMaxParts + 1), 1).param, "messages[0].content");
+  EXPECT_EQ(messages(parts(kMaxParts / 2), 2).param, "");
+  EXPECT_EQ(messages(parts(kMaxParts / 2 + 1), 2).param, "messages[1].content");
+
+  const auto calls = [&](size_t count) {
+    return fmt::format(R"({{"role":"assistant","tool_calls":{}}})",
+                       list(R"({"function":{"name":"f","arguments":"{}"}})", count));
+  };
+  EXPECT_EQ(messages(calls(kMaxToolCalls), 1).param, "");
+  EXPECT_EQ(messages(calls(kMaxToolCalls / 2 + 1), 2).param, "messages[1].tool_calls");
+
+  const std::string tool = R"({"type":"function","function":{"name":"f"}})";
+  EXPECT_EQ(refused(fmt::format("\"tools\":{}", list(tool, kMaxTools))), "");
+  EXPECT_EQ(refused(fmt::format("\"tools\":{}", list(tool, kMaxTools + 1))), "tools");
+  EXPECT_EQ(refused(fmt::format("\"documents\":{}", list("{}", kMaxDocuments))), "");
+  EXPECT_EQ(refused(fmt::format("\"documents\":{}", list("{}", kMaxDocuments + 1))), "documents");
+  EXPECT_EQ(refused(fmt::format("\"stop_token_ids\":{}", list("1", kMaxStopTokens))), "");
+  EXPECT_EQ(refused(fmt::format("\"stop_token_ids\":{}", list("1", kMaxStopTokens + 1))),
+            "stop_token_ids");
+  EXPECT_EQ(refused(fmt::format("\"logit_bias\":{}", list("[1,1]", 100))), "");
+  EXPECT_EQ(refused(fmt::format("\"logit_bias\":{}", list("[1,1]", 101))), "logit_bias");
+  const auto variables = [](size_t count) {
+    Json object = Json::object();
+    for (size_t i = 0; i < count; ++i) object["k" + std::to_string(i)] = 1;
+    return fmt::format("\"chat_template_kwargs\":{}", dump(object));
+  };
+  EXPECT_EQ(refused(variables(kMaxTemplateVariables)), "");
+  EXPECT_EQ(refused(variables(kMaxTemplateVariables + 1)), "chat_template_kwargs");
+}
+
+TEST(Errors, TellLongNamesShort) {
+  std::string name = "x";
+  while (name.size() < 5000) name += "\u00e9";
+  const Json error = error_json(bad_field(name, name + ": there is no such field"))["error"];
+  for (const char* member : {"message", "param"}) {
+    const std::string text = error[member].get<std::string>();
+    EXPECT_LE(text.size(), 2003u);
+    EXPECT_TRUE(text.ends_with("\u00e9...")) << text.substr(text.size() - 8);
+  }
 }
 
 TEST(Fields, MessagesBecomeWhatTemplatesRead) {

@@ -1,10 +1,18 @@
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <new>
 
 #include "server/http/auth.h"
 #include "server/http/log.h"
 #include "server/http/outbox.h"
 #include "server/http/response_head.h"
 #include "server/http/router.h"
+#include "server/http/server.h"
 
 namespace ringkeep::http {
 namespace {
@@ -139,6 +147,72 @@ TEST_F(OutboxTest, AFullBufferCountsAsGone) {
   int late = 0;
   box->on_gone([&] { ++late; });
   EXPECT_EQ(late, 1);  // at once
+}
+
+// What a server says to these bytes until it closes the connection.
+std::string talk(const Server& server, const std::string& bytes) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(server.port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+  std::string said(1 << 16, '\0');
+  size_t size = 0;
+  for (ssize_t n = 0; (n = ::recv(fd, said.data() + size, said.size() - size, 0)) > 0;)
+    size += static_cast<size_t>(n);
+  ::close(fd);
+  return said.substr(0, size);
+}
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Router router;
+    router.add({.method = "GET", .pattern = "/memory", .handler = [](const auto&) {
+                  throw std::bad_alloc();
+                }});
+    router.add({.method = "GET", .pattern = "/", .handler = [](const auto& exchange) {
+                  exchange->respond({.body = "here"});
+                }});
+    Options options;
+    options.error = [](int status, const std::string& message) {
+      return Response{.status = status, .body = "error: " + message};
+    };
+    server_ = Server::listen("127.0.0.1", 0, std::move(options), std::move(router)).value();
+    server_->start();
+  }
+  static std::string get(const std::string& path, bool close = true) {
+    return fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n{}\r\n", path,
+                       close ? "Connection: close\r\n" : "");
+  }
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AHandlerWithoutMemoryIsAnErrorOfItsRequest) {
+  const std::string said = talk(*server_, get("/memory", false) + get("/"));
+  EXPECT_TRUE(said.starts_with("HTTP/1.1 500 ")) << said;
+  EXPECT_NE(said.find("error: out of memory"), std::string::npos) << said;
+  EXPECT_EQ(said.find("bad_alloc"), std::string::npos) << said;
+  EXPECT_TRUE(said.ends_with("here")) << said;
+}
+
+TEST_F(ServerTest, EmptyLinesBeforeARequestArePassedOver) {
+  const std::string line = "\r\n";
+  for (const int lines : {1, 2, 16}) {
+    std::string bytes;
+    for (int i = 0; i < lines; ++i) bytes += line;
+    EXPECT_TRUE(talk(*server_, bytes + get("/")).starts_with("HTTP/1.1 200 ")) << lines;
+    const std::string said = talk(*server_, get("/", false) + bytes + get("/"));
+    EXPECT_TRUE(said.ends_with("here")) << said;
+    EXPECT_EQ(said.find(" 400 "), std::string::npos) << said;
+  }
+  std::string many;
+  for (int i = 0; i < 17; ++i) many += line;
+  EXPECT_TRUE(talk(*server_, many + get("/")).starts_with("HTTP/1.1 400 "));
+  EXPECT_TRUE(talk(*server_, std::string("\r").append(get("/"))).starts_with("HTTP/1.1 400 "));
 }
 
 }  // namespace

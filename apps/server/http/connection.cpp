@@ -16,6 +16,8 @@
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <exception>
+#include <new>
+#include <tuple>
 
 #include "server/http/response_head.h"
 
@@ -31,8 +33,11 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 16 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
+constexpr int kEmptyLines = 16;               // before a request, that are passed over
 constexpr size_t kDiscardedBody = 64 << 10;   // a refused request's body that is read all the same
 constexpr int kKernelSendBuffer = 128 << 10;  // so that a slow reader is seen
+constexpr const char* kNoMemory =
+    "out of memory: the server could not hold what this request needs";
 constexpr std::chrono::milliseconds kPoll{
     50};  // of a client that has sent its next request already
 constexpr std::chrono::seconds kLinger{2};
@@ -164,15 +169,30 @@ void Connection::clear_deadline() {
   deadline_.cancel();
 }
 
+// Waits for the first byte of a request. Old clients send an empty line behind a body, which is
+// passed over (RFC 9112, 2.2); of too many of them the parser complains.
+asio::awaitable<bool> Connection::await_request() {
+  const Limits& limits = core_->options.limits;
+  stream_.expires_after(seconds(served_ == 0 ? limits.header_timeout : limits.idle_timeout));
+  for (int lines = 0;;) {
+    const std::string_view bytes(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+    if (bytes.starts_with("\r\n") && lines < kEmptyLines) {
+      buffer_.consume(2);
+      ++lines;
+    } else if (bytes.empty() || bytes == "\r") {
+      const auto [error, count] =
+          co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
+      if (error) co_return false;
+      buffer_.commit(count);
+    } else {
+      co_return true;
+    }
+  }
+}
+
 asio::awaitable<bool> Connection::serve_one() {
   const Limits& limits = core_->options.limits;
-  if (buffer_.size() == 0) {
-    stream_.expires_after(seconds(served_ == 0 ? limits.header_timeout : limits.idle_timeout));
-    const auto [error, count] =
-        co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
-    if (error) co_return false;
-    buffer_.commit(count);
-  }
+  if (!co_await await_request()) co_return false;
   answering_ = true;
   struct Done {
     bool& flag;
@@ -246,10 +266,18 @@ asio::awaitable<bool> Connection::serve_one() {
     if (waits && !co_await send("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
     parser.body_limit(limits.body_bytes);
     set_deadline(limits.body_timeout);
-    const auto [body_error, body_count] =
-        co_await beast::http::async_read(stream_, buffer_, parser, kAwait);
+    error_code body_error;
+    try {
+      std::tie(body_error, std::ignore) =
+          co_await beast::http::async_read(stream_, buffer_, parser, kAwait);
+    } catch (const std::bad_alloc&) {
+      body_error = asio::error::no_memory;
+    }
     clear_deadline();
-    if (body_error == beast::http::error::body_limit) {
+    if (body_error == asio::error::no_memory) {
+      response = core_->options.error(500, kNoMemory);
+      head.keep_alive = false;
+    } else if (body_error == beast::http::error::body_limit) {
       response = core_->options.error(
           413, fmt::format("the body has more than {} bytes", limits.body_bytes));
       head.keep_alive = false;
@@ -358,6 +386,8 @@ void Connection::dispatch(const std::shared_ptr<Outbox>& box, const Route* route
   const auto handle = [core = core_, box, route] {
     try {
       route->handler(box);
+    } catch (const std::bad_alloc&) {  // what the request held is free again
+      box->respond(core->options.error(500, kNoMemory));
     } catch (const std::exception& error) {
       box->respond(core->options.error(500, error.what()));
     }

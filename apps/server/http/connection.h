@@ -49,7 +49,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Watch;
 
   boost::asio::awaitable<void> run();
-  boost::asio::awaitable<bool> serve_one();  // false: the connection ends
+  boost::asio::awaitable<bool> await_request();  // false: none came
+  boost::asio::awaitable<bool> serve_one();      // false: the connection ends
   boost::asio::awaitable<bool> answer(Head& head, Request request, const Route* route,
                                       std::optional<Response> response);
   boost::asio::awaitable<bool> deliver(const std::shared_ptr<Outbox>& box, Head& head);

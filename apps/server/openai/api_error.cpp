@@ -34,6 +34,15 @@ constexpr std::array kEngineFields = {
     "temperature",       "top_p",     "min_p", "repetition_penalty", "presence_penalty",
     "frequency_penalty", "logit_bias"};
 
+// What of the request is told back to it, is a name or a value: nobody needs megabytes of it.
+std::string shortened(const std::string& text) {
+  constexpr size_t kMost = 2000;  // bytes
+  if (text.size() <= kMost) return text;
+  size_t end = kMost;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not within a character
+  return text.substr(0, end) + "...";
+}
+
 }  // namespace
 
 ApiError bad_field(std::string param, std::string message, std::string code) {
@@ -65,9 +74,11 @@ ApiError from_error(const Error& error, const std::string& param) {
 }
 
 Json error_json(const ApiError& error) {
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? Json() : Json(shortened(text));
+  };
   return Json{{"error",
-               {{"message", error.message},
+               {{"message", shortened(error.message)},
                 {"type", type_of(error.status)},
                 {"param", or_null(error.param)},
                 {"code", or_null(error.code)}}}};

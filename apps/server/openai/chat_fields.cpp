@@ -8,6 +8,7 @@ void read_template_variables(Fields& fields, const std::string& param, const Jso
                              Json& variables) {
   if (!value.is_object())
     return fields.fail(param, fmt::format("expected an object, found {}", describe(value)));
+  if (!within(fields, param, value.size(), kMaxTemplateVariables, "variables")) return;
   for (const auto& [name, item] : value.items()) {
     if (name == "messages" || name == "tools" || name == "add_generation_prompt")
       return fields.fail(param + "." + name, "it is a field of its own");
@@ -50,7 +51,8 @@ void visit(Fields& fields, ChatFields& request, const Defaults& defaults) {
         if (!value.is_array())
           return fields.fail("documents",
                              fmt::format("expected an array, found {}", describe(value)));
-        request.template_variables["documents"] = value;
+        if (within(fields, "documents", value.size(), kMaxDocuments, "documents"))
+          request.template_variables["documents"] = value;
       },
       "For chat templates that read documents.");
   std::string effort;

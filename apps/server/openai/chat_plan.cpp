@@ -104,6 +104,7 @@ class ReplyGrammar {
       const std::string& name = function["name"].get_ref<const std::string&>();
       if (!only.empty() && name != only) continue;
       const Json schema = function.contains("parameters") ? function["parameters"] : Json();
+      RK_TRY(check_schema(schema));
       const GrammarPtr arguments = RK_TRY(grammar::tool_arguments(schema, argument_format(shape)));
       const GrammarPtr parts[] = {RK_TRY(spelled(shape.call_begin + name + shape.name_end)),
                                   arguments, RK_TRY(spelled(shape.call_end))};

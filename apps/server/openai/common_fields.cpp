@@ -46,6 +46,9 @@ void read_bias(Fields& fields, const std::string& param, const Json& id, const J
 
 void read_logit_bias(Fields& fields, const Json& value, int64_t vocab_size,
                      engine::SamplingParams& sampling) {
+  if (value.is_structured() &&
+      !within(fields, "logit_bias", value.size(), static_cast<size_t>(vocab_size), "biases"))
+    return;
   if (value.is_object()) {
     for (const auto& [id, bias] : value.items())
       read_bias(fields, "logit_bias." + id, Json(id), bias, vocab_size, sampling);
@@ -171,6 +174,7 @@ void visit_common(Fields& fields, GenerationFields& request, const Defaults& def
   fields.other(
       {"stop_token_ids"}, {{"type", "array"}, {"items", kIdSchema}},
       [&](const Json& value) {
+        if (!within(fields, "stop_token_ids", value.size(), kMaxStopTokens, "ids")) return;
         request.stop_tokens = read_token_ids(fields, "stop_token_ids", value, defaults.vocab_size);
       },
       "Further tokens that end the reply.");

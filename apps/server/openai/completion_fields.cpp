@@ -65,17 +65,20 @@ void visit(Fields& fields, CompletionFields& request, const Defaults& defaults) 
   fields.integer({"logprobs"}, logprobs, 0, kMaxTopLogprobs,
                  "Log-probabilities of the reply's tokens and so many of the likeliest ones.");
   request.top_logprobs = static_cast<int>(logprobs);
-  fields.boolean({"echo"}, request.echo, "The reply begins with the prompt.");
-  if (request.echo && logprobs >= 0)
-    fields.fail("echo", "with logprobs it is not supported", "unsupported_value");
-  int64_t best_of = 1;
-  fields.integer({"best_of"}, best_of, 1, kMaxChoices, "Only the same as n.");
-  if (best_of != 1 && best_of != request.n)
-    fields.fail("best_of", fmt::format("only n ({}) is supported, found {}", request.n, best_of),
+  fields.boolean({"echo"}, request.echo,
+                 "The reply begins with the prompt, and logprobs with those of its tokens.");
+  request.best_of = request.n;
+  fields.integer({"best_of"}, request.best_of, 1, kMaxChoices,
+                 "Make so many replies and give the n with the highest mean log-probability.");
+  if (request.best_of < request.n)
+    fields.fail("best_of",
+                fmt::format("expected at least n ({}), found {}", request.n, request.best_of));
+  if (request.best_of > request.n && request.stream)
+    fields.fail("best_of", "which replies are best is known at their end: it excludes stream",
                 "unsupported_value");
   fields.boolean({"add_special_tokens"}, request.add_special_tokens,
                  "false: no BOS before a text.");
-  fields.refused({"suffix"}, "filling in the middle is not supported");
+  fields.refused({"suffix"}, "filling in the middle is not supported: leave this field out");
   fields.refused({"n_probs"}, "use logprobs");
   visit_output_rule(fields, request.rule, /*response_format=*/true);
 }

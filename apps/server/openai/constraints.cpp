@@ -6,14 +6,33 @@ namespace ringkeep::openai {
 namespace {
 
 constexpr size_t kKept = 16;
+constexpr size_t kMostRequired = 10'000;  // names, of all objects of a schema
+
+size_t required_names(const Json& value) {
+  size_t count = 0;
+  for (const auto& [key, member] : value.items()) {
+    if (value.is_object() && key == "required" && member.is_array()) count += member.size();
+    if (member.is_structured()) count += required_names(member);
+  }
+  return count;
+}
 
 }  // namespace
+
+Status check_schema(const Json& schema) {
+  if (const size_t names = required_names(schema); names > kMostRequired)
+    return make_error(ErrorKind::usage,
+                      "json schema: expected at most {} required properties, found {}",
+                      kMostRequired, names);
+  return {};
+}
 
 Result<grammar::GrammarPtr> rule_grammar(const OutputRule& rule) {
   using grammar::Grammar;
   switch (rule.kind) {
     case OutputRule::Kind::json_object: return Grammar::json_object();
     case OutputRule::Kind::json_schema:
+      RK_TRY(check_schema(rule.schema));
       return Grammar::from_json_schema(rule.schema, Grammar::JsonOptions{});
     case OutputRule::Kind::regex: return Grammar::from_regex(rule.text);
     case OutputRule::Kind::grammar: return Grammar::from_gbnf(rule.text);

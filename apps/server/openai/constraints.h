@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/sha256.h"
 #include "grammar/matcher.h"
 #include "server/openai/request.h"
 #include "text/tokenizer.h"
@@ -15,6 +16,9 @@ namespace ringkeep::openai {
 
 using MatcherPointer = std::shared_ptr<const grammar::Matcher>;  // at the beginning of a text
 
+// Errors (usage): the schema names too many properties as required (they are compared each with
+// each).
+Status check_schema(const Json& schema);
 // What the rule says. Errors (usage): of the schema, expression or grammar; it must not be `none`.
 Result<grammar::GrammarPtr> rule_grammar(const OutputRule& rule);
 
@@ -24,9 +28,10 @@ class Constraints {
  public:
   explicit Constraints(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // `key` names the grammar, `make` is called where it is not known.
+  // `name` stands for the grammar, `make` is called where it is not known.
   template <typename Make>
-  Result<MatcherPointer> matcher(const std::string& key, const Make& make) {
+  Result<MatcherPointer> matcher(const std::string& name, const Make& make) {
+    const std::string key = sha256_hex(name);  // a schema is up to as large as a body
     if (auto known = find(key)) return known;
     return keep(key, RK_TRY(make()));
   }

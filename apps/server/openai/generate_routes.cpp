@@ -8,6 +8,10 @@
 namespace ringkeep::openai {
 namespace {
 
+// Messages of a chat whose ends are looked for, to keep snapshots of: each end costs a rendering of
+// all before it. Longer chats have those of every 1,024 tokens.
+constexpr size_t kMostWithEnds = 512;
+
 // Reads the fields of a body, checks the model's name; answers and gives nothing on an error.
 template <typename T>
 std::optional<T> read_fields(const Model& model, const ExchangePointer& exchange) {
@@ -110,8 +114,9 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   base.tokens = built->tokens;
   base.show_control |= reply.show_control;
   base.stop.insert(base.stop.end(), reply.stop.begin(), reply.stop.end());
-  base.snapshot_at = prompt::message_ends(*model->tokenizer, *model->chat_template,
-                                          fields->messages, options, *built);
+  if (fields->messages.size() <= kMostWithEnds)
+    base.snapshot_at = prompt::message_ends(*model->tokenizer, *model->chat_template,
+                                            fields->messages, options, *built);
   add_requests(plan, base, *fields);
   constrain(plan.requests, reply.constraint);
   for (int64_t i = 0; i < fields->n; ++i)
@@ -140,12 +145,14 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
           error_response(bad_field(rule.param, rule.param + ": " + matcher.error().message)));
     constraint = *matcher;
   }
-  const int64_t choices = static_cast<int64_t>(fields->prompts.size()) * fields->n;
+  const int64_t replies = std::max(fields->n, fields->best_of);
+  const int64_t choices = static_cast<int64_t>(fields->prompts.size()) * replies;
   const int64_t most =
       app.settings().max_open > 0 ? std::min(kMaxChoices, app.settings().max_open) : kMaxChoices;
-  if (choices > most)
+  if (const std::string name = replies > fields->n ? "best_of" : "n"; choices > most)
     return exchange->respond(error_response(bad_field(
-        "n", fmt::format("n: {} replies in all, at most {} are served at once", choices, most))));
+        name,
+        fmt::format("{}: {} replies in all, at most {} are served at once", name, choices, most))));
 
   RunPlan plan = make_plan(model, exchange, *fields);
   plan.prefix = "cmpl-";
@@ -154,7 +161,9 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
   for (size_t i = 0; i < fields->prompts.size(); ++i) {
     engine::Request base = base_request(*fields);
     std::string echo;
-    if (const auto* ids = std::get_if<std::vector<int32_t>>(&fields->prompts[i])) {
+    if (fields->echo) base.prompt_logprobs = fields->top_logprobs;
+    const auto* ids = std::get_if<std::vector<int32_t>>(&fields->prompts[i]);
+    if (ids != nullptr) {
       base.tokens = *ids;
       if (fields->echo && model->tokenizer != nullptr) echo = model->tokenizer->decode(*ids);
     } else {
@@ -169,7 +178,7 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
     if (model->tokenizer == nullptr && fields->top_logprobs >= 0)
       return exchange->respond(error_response(no_tokenizer()));
     add_requests(plan, base, *fields);
-    for (int64_t k = 0; k < fields->n; ++k)
+    for (int64_t k = 0; k < replies; ++k)
       plan.shapes.push_back(
           make_completion_choice({.index = static_cast<int64_t>(plan.shapes.size()),
                                   .stream = fields->stream,
@@ -177,6 +186,8 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
                                   .token_ids = fields->return_token_ids,
                                   .tokenizer = model->tokenizer,
                                   .echo = echo,
+                                  .echo_control = !ids,
+                                  .echo_logprobs = base.prompt_logprobs >= 0,
                                   .prompt_tokens = base.tokens}));
   }
   constrain(plan.requests, constraint);

@@ -1,6 +1,6 @@
 #include "server/openai/json.h"
 
-#include <unordered_set>
+#include <algorithm>
 
 namespace ringkeep::openai {
 namespace {
@@ -18,14 +18,20 @@ class Builder : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override { return put(std::move(value)); }
   bool binary(binary_t&) override { return fail("binary values are not JSON"); }
   bool start_object(size_t) override { return open(Json::object()); }
-  bool end_object() override { return close(); }
+  bool end_object() override {
+    // Sorted and not hashed: an object may have been made for its keys to fall together.
+    std::vector<std::string_view> keys;
+    for (const auto& [key, value] : levels_.back().value.get_ref<const Json::object_t&>())
+      keys.push_back(key);
+    std::ranges::sort(keys);
+    const auto twice = std::ranges::adjacent_find(keys);
+    if (twice != keys.end()) return fail(fmt::format("the key \"{}\" comes twice", *twice));
+    return close();
+  }
   bool start_array(size_t) override { return open(Json::array()); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
-    Level& level = levels_.back();
-    if (!level.keys.insert(name).second)
-      return fail(fmt::format("the key \"{}\" comes twice", name));
-    level.key = std::move(name);
+    levels_.back().key = std::move(name);
     return true;
   }
   bool parse_error(size_t position, const std::string&,
@@ -44,7 +50,6 @@ class Builder : public nlohmann::json_sax<Json> {
   struct Level {
     Json value;
     std::string key;
-    std::unordered_set<std::string> keys;
   };
 
   bool fail(std::string message) {
@@ -54,7 +59,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool open(Json value) {
     if (static_cast<int>(levels_.size()) >= max_depth_)
       return fail(fmt::format("more than {} arrays and objects inside each other", max_depth_));
-    levels_.push_back({std::move(value), {}, {}});
+    levels_.push_back({std::move(value), {}});
     return true;
   }
   bool close() {

@@ -89,6 +89,9 @@ class MessageReader {
            fmt::format("expected a string or parts of it, found {}", describe(*content)));
       return "";
     }
+    parts_ += content->size();
+    if (!within(fields_, path_ + ".content", parts_, kMaxParts, "parts, of all messages,"))
+      return "";
     std::string text;
     for (size_t i = 0; i < content->size(); ++i) {
       if (i > 0) text += '\n';
@@ -130,6 +133,9 @@ class MessageReader {
       fail(".tool_calls", fmt::format("expected an array, found {}", describe(calls)));
       return out;
     }
+    calls_ += calls.size();
+    if (!within(fields_, path_ + ".tool_calls", calls_, kMaxToolCalls, "calls, of all messages,"))
+      return out;
     for (size_t i = 0; i < calls.size(); ++i) {
       const std::string where = fmt::format(".tool_calls[{}]", i);
       const Json& call = calls[i];
@@ -175,18 +181,35 @@ class MessageReader {
 
   Fields& fields_;
   std::string path_;
+  size_t parts_ = 0;  // of all messages so far
+  size_t calls_ = 0;
 };
 
 }  // namespace
 
+bool within(Fields& fields, const std::string& param, size_t count, size_t most,
+            const char* things) {
+  if (count <= most) return true;
+  fields.fail(param, fmt::format("at most {} {} are allowed, found {}", most, things, count),
+              "too_many_values");
+  return false;
+}
+
+bool check_messages_size(Fields& fields, const Json& messages) {
+  if (!messages.is_array() || messages.empty()) {
+    fields.fail("messages",
+                fmt::format("expected an array with a message, found {}", describe(messages)));
+    return false;
+  }
+  return within(fields, "messages", messages.size(), kMaxMessages, "messages");
+}
+
 void visit_messages(Fields& fields, Json& messages) {
   fields.other(
-      {"messages"}, {{"type", "array"}, {"minItems", 1}, {"items", kMessageSchema}},
+      {"messages"},
+      {{"type", "array"}, {"minItems", 1}, {"maxItems", kMaxMessages}, {"items", kMessageSchema}},
       [&](const Json& value) {
-        if (!value.is_array() || value.empty())
-          return fields.fail("messages", fmt::format("expected an array with a message, "
-                                                     "found {}",
-                                                     describe(value)));
+        if (!check_messages_size(fields, value)) return;
         MessageReader reader(fields);
         messages = Json::array();
         for (size_t i = 0; i < value.size(); ++i)
@@ -202,10 +225,11 @@ void visit_tools(Fields& fields, ChatFields& request) {
       {"properties", {{"type", {{"const", "function"}}}, {"function", {{"type", "object"}}}}},
       {"required", Json::array({"type", "function"})}};
   fields.other(
-      {"tools"}, {{"type", "array"}, {"items", tool}},
+      {"tools"}, {{"type", "array"}, {"maxItems", kMaxTools}, {"items", tool}},
       [&](const Json& value) {
         if (!value.is_array())
           return fields.fail("tools", fmt::format("expected an array, found {}", describe(value)));
+        if (!within(fields, "tools", value.size(), kMaxTools, "tools")) return;
         for (size_t i = 0; i < value.size(); ++i) {
           const Json& entry = value[i];
           const std::string where = fmt::format("tools[{}]", i);

@@ -34,14 +34,59 @@ int64_t characters(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
+// Log-probabilities of completions: lists with an entry for each token.
+class CompletionLogprobs {
+ public:
+  explicit CompletionLogprobs(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // `offset`: characters before it. Without a log-probability (the prompt's first) there is null.
+  void add(const engine::Sampled& token, int64_t offset, bool known = true) {
+    tokens_.push_back(printable(tokenizer_.bytes(token.token, /*special=*/true)));
+    logprobs_.push_back(known ? Json(finite(token.logprob)) : Json());
+    Json top = Json::object();
+    for (const engine::TokenLogprob& other : token.top)
+      top[printable(tokenizer_.bytes(other.token, true))] = finite(other.logprob);
+    tops_.push_back(known ? std::move(top) : Json());
+    offsets_.push_back(offset);
+  }
+  // And moves the offset behind it.
+  void add_all(const std::vector<engine::Sampled>& tokens, int64_t& offset) {
+    for (const engine::Sampled& token : tokens) {
+      add(token, offset);
+      offset += characters(tokenizer_.bytes(token.token, true));
+    }
+  }
+  Json take() {
+    return {{"tokens", std::move(tokens_)},
+            {"token_logprobs", std::move(logprobs_)},
+            {"top_logprobs", std::move(tops_)},
+            {"text_offset", std::move(offsets_)}};
+  }
+
+ private:
+  const text::Tokenizer& tokenizer_;
+  Json tokens_ = Json::array(), logprobs_ = Json::array(), tops_ = Json::array(),
+       offsets_ = Json::array();
+};
+
 class CompletionChoice : public ChoiceShape {
  public:
   explicit CompletionChoice(const ChoiceOptions& options)
       : options_(options), text_(options.echo), offset_(characters(options.echo)) {}
 
+  void set_prompt_logprobs(const std::vector<engine::Sampled>& sampled) override {
+    prompt_ = sampled;
+  }
+
   Json opening() override {
     if (options_.echo.empty() && !options_.token_ids) return nullptr;
+    if (options_.echo_logprobs && !prompt_) return nullptr;
     Json choice = entry(options_.echo);
+    if (options_.echo_logprobs) {
+      CompletionLogprobs logprobs(*options_.tokenizer);
+      add_prompt(logprobs);
+      choice["logprobs"] = logprobs.take();
+    }
     if (options_.token_ids) choice["prompt_token_ids"] = options_.prompt_tokens;
     return choice;
   }
@@ -54,8 +99,11 @@ class CompletionChoice : public ChoiceShape {
       return nullptr;
     }
     Json choice = entry(piece.text);
-    if (options_.logprobs && !piece.logprobs.empty())
-      choice["logprobs"] = completion_logprobs(piece.logprobs, *options_.tokenizer, offset_);
+    if (options_.logprobs && !piece.logprobs.empty()) {
+      CompletionLogprobs logprobs(*options_.tokenizer);
+      logprobs.add_all(piece.logprobs, offset_);
+      choice["logprobs"] = logprobs.take();
+    }
     if (options_.token_ids) choice["token_ids"] = piece.tokens;
     return choice;
   }
@@ -69,8 +117,12 @@ class CompletionChoice : public ChoiceShape {
   Json whole(const std::string& finish) override {
     Json choice = entry(text_);
     choice["finish_reason"] = finish;
-    if (options_.logprobs)
-      choice["logprobs"] = completion_logprobs(sampled_, *options_.tokenizer, offset_);
+    if (options_.logprobs) {
+      CompletionLogprobs logprobs(*options_.tokenizer);
+      if (options_.echo_logprobs) add_prompt(logprobs);
+      logprobs.add_all(sampled_, offset_);
+      choice["logprobs"] = logprobs.take();
+    }
     if (options_.token_ids) {
       choice["token_ids"] = tokens_;
       choice["prompt_token_ids"] = options_.prompt_tokens;
@@ -86,8 +138,25 @@ class CompletionChoice : public ChoiceShape {
             {"finish_reason", nullptr}};
   }
 
+  // What tokens spell before the text begins (a BOS, a tokenizer's own first blank) has no width.
+  void add_prompt(CompletionLogprobs& logprobs) const {
+    const std::vector<int32_t>& tokens = options_.prompt_tokens;
+    const auto width = [&](int32_t token) {
+      return characters(options_.tokenizer->bytes(token, options_.echo_control));
+    };
+    int64_t at = characters(options_.echo);
+    for (const int32_t token : tokens) at -= width(token);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool known = i > 0 && prompt_ && i <= prompt_->size();
+      logprobs.add(known ? (*prompt_)[i - 1] : engine::Sampled{.token = tokens[i]},
+                   std::max<int64_t>(at, 0), known);
+      at += width(tokens[i]);
+    }
+  }
+
   const ChoiceOptions options_;
   std::string text_;
+  std::optional<std::vector<engine::Sampled>> prompt_;
   std::vector<engine::Sampled> sampled_;
   std::vector<int32_t> tokens_;
   int64_t offset_;  // characters so far
@@ -122,27 +191,6 @@ Json chat_logprobs(const std::vector<engine::Sampled>& sampled, const text::Toke
     content.push_back(std::move(entry));
   }
   return {{"content", std::move(content)}, {"refusal", nullptr}};
-}
-
-Json completion_logprobs(const std::vector<engine::Sampled>& sampled,
-                         const text::Tokenizer& tokenizer, int64_t& offset) {
-  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(),
-       offsets = Json::array();
-  for (const engine::Sampled& token : sampled) {
-    const std::string bytes = tokenizer.bytes(token.token, /*special=*/true);
-    tokens.push_back(printable(bytes));
-    logprobs.push_back(finite(token.logprob));
-    Json top = Json::object();
-    for (const engine::TokenLogprob& other : token.top)
-      top[printable(tokenizer.bytes(other.token, true))] = finite(other.logprob);
-    tops.push_back(std::move(top));
-    offsets.push_back(offset);
-    offset += characters(bytes);
-  }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
 }
 
 std::unique_ptr<ChoiceShape> make_completion_choice(const ChoiceOptions& options) {

@@ -39,6 +39,9 @@ std::string random_id(const std::string& prefix);  // "chatcmpl-" and 24 random 
 class ChoiceShape {
  public:
   virtual ~ChoiceShape() = default;
+  // Of the tokens after the prompt's first, for a reply that begins with its prompt; the opening
+  // waits for them.
+  virtual void set_prompt_logprobs(const std::vector<engine::Sampled>&) {}
   // Streamed: what comes before the first piece, of a piece (both may be null: nothing to send),
   // of the end. `finish`: "stop" or "length".
   virtual Json opening() = 0;
@@ -55,14 +58,13 @@ struct ChoiceOptions {
   bool token_ids = false;
   const text::Tokenizer* tokenizer = nullptr;
   std::string echo;                    // completions: the prompt's text
-  std::vector<int32_t> prompt_tokens;  // when token_ids
+  bool echo_control = false;           // and whether its control tokens are part of it
+  bool echo_logprobs = false;          // and logprobs tell of its tokens
+  std::vector<int32_t> prompt_tokens;  // when token_ids or echo with logprobs
 };
 std::unique_ptr<ChoiceShape> make_completion_choice(const ChoiceOptions& options);
 
 // Token strings and log-probabilities.
 Json chat_logprobs(const std::vector<engine::Sampled>& sampled, const text::Tokenizer& tokenizer);
-// `offset`: characters before the first of them; moved on.
-Json completion_logprobs(const std::vector<engine::Sampled>& sampled,
-                         const text::Tokenizer& tokenizer, int64_t& offset);
 
 }  // namespace ringkeep::openai

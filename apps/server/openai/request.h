@@ -15,7 +15,15 @@ namespace ringkeep::openai {
 inline constexpr int64_t kMaxTopLogprobs = 20;
 inline constexpr int64_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 1024;
-inline constexpr int64_t kMaxChoices = 128;  // of a request: prompts times n
+inline constexpr size_t kMaxStopTokens = 1024;
+// What a chat template goes through, several times a request; docs/serving.md, Limits.
+inline constexpr size_t kMaxMessages = 4096;
+inline constexpr size_t kMaxParts = 16384;     // of the contents of all messages
+inline constexpr size_t kMaxToolCalls = 4096;  // of all messages
+inline constexpr size_t kMaxTools = 1024;
+inline constexpr size_t kMaxDocuments = 4096;
+inline constexpr size_t kMaxTemplateVariables = 64;
+inline constexpr int64_t kMaxChoices = 128;  // of a request: prompts times n or best_of
 
 // The server's defaults.
 struct Defaults {
@@ -42,6 +50,7 @@ struct GenerationFields {
   bool usage_in_chunks = false;
   int64_t max_tokens = -1;  // < 0: until the context ends
   int64_t n = 1;
+  int64_t best_of = 1;  // completions: replies that n are chosen from; less than n: as many as n
   std::optional<uint64_t> seed;
   engine::SamplingParams sampling;
   std::vector<std::string> stop;
@@ -81,6 +90,11 @@ void visit_foreign(Fields& fields);  // of other programs: what has no effect, o
 void visit_messages(Fields& fields, Json& messages);
 void visit_tools(Fields& fields, ChatFields& request);
 
+// A failure of `param` where there are more of `things` than `most`.
+bool within(Fields& fields, const std::string& param, size_t count, size_t most,
+            const char* things);
+// The array of a chat's messages, counted: false, and a failure, for what is none or too large.
+bool check_messages_size(Fields& fields, const Json& messages);
 // Token ids in [0, vocab_size), or a failure of `param`.
 std::vector<int32_t> read_token_ids(Fields& fields, const std::string& param, const Json& value,
                                     int64_t vocab_size);

@@ -1,6 +1,8 @@
 #include "server/openai/run.h"
 
 #include <algorithm>
+#include <new>
+#include <numeric>
 #include <random>
 
 #include "server/http/log.h"
@@ -28,21 +30,38 @@ class Run : public std::enable_shared_from_this<Run> {
   }
 
   void start() {
+    guarded([this] { submit(); });
+  }
+
+ private:
+  // What is thrown on the network thread is lost, and the client would wait for ever.
+  template <typename Work>
+  void guarded(const Work& work) {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      fail(engine::out_of_memory());
+    } catch (const std::exception& error) {
+      fail(make_error(ErrorKind::runtime, "{}", error.what()));
+    }
+  }
+
+  void submit() {
     const auto self = shared_from_this();
     const auto group = plan_.model->service->submit(
         std::move(plan_.requests), [self, app = &app_](const engine::Update& update) {
-          app->post([self, update] { self->on_update(update); });
+          app->post([self, update] { self->guarded([&] { self->on_update(update); }); });
         });
     if (!group.ok()) return fail(group.error());
     group_ = *group;
     plan_.exchange->on_gone([self] { self->on_gone(); });
   }
 
- private:
   struct Choice {
     Piece pending;  // what has not been told yet
     engine::GenerationStats stats;
     std::string finish;
+    double logprob = 0.0;  // of all its tokens
     Clock::time_point last_token;
   };
 
@@ -75,6 +94,13 @@ class Run : public std::enable_shared_from_this<Run> {
     Piece& pending = choice.pending;
     pending.text += event.text;
     pending.tokens.insert(pending.tokens.end(), event.tokens.begin(), event.tokens.end());
+    for (const engine::Sampled& sampled : event.logprobs)
+      choice.logprob += static_cast<double>(sampled.logprob);
+    if (event.prompt_logprobs)  // all replies to the prompt begin with them
+      for (size_t i = update.index; i < update.index + static_cast<size_t>(plan_.replies); ++i) {
+        plan_.shapes[i]->set_prompt_logprobs(*event.prompt_logprobs);
+        send(plan_.shapes[i]->opening());
+      }
     // The token that ended the reply is not part of its text.
     const text::Tokenizer* tokenizer = plan_.model->tokenizer;
     for (const engine::Sampled& sampled : event.logprobs)
@@ -103,7 +129,7 @@ class Run : public std::enable_shared_from_this<Run> {
       const engine::GenerationStats& stats = choices_[i].stats;
       usage.completion_tokens += stats.generated_tokens;
       // What the replies to one prompt share is counted once.
-      if (static_cast<int64_t>(i) % plan_.n != 0) continue;
+      if (static_cast<int64_t>(i) % plan_.replies != 0) continue;
       usage.prompt_tokens += stats.prompt_tokens;
       usage.cached_tokens += stats.cached_tokens;
     }
@@ -137,8 +163,10 @@ class Run : public std::enable_shared_from_this<Run> {
     } else {
       Json answer = head_;
       Json list = Json::array();
-      for (size_t i = 0; i < choices_.size(); ++i)
+      for (const size_t i : best_choices()) {
         list.push_back(plan_.shapes[i]->whole(choices_[i].finish));
+        list.back()["index"] = list.size() - 1;
+      }
       answer["choices"] = std::move(list);
       answer["usage"] = usage_json(usage());
       plan_.exchange->respond({.body = dump(answer)});
@@ -146,7 +174,27 @@ class Run : public std::enable_shared_from_this<Run> {
     close(choices_.front().finish);
   }
 
+  // Of each prompt the n replies whose tokens are the likeliest on average, as they were made where
+  // they are all.
+  std::vector<size_t> best_choices() const {
+    const auto replies = static_cast<size_t>(plan_.replies), n = static_cast<size_t>(plan_.n);
+    const auto mean = [&](size_t i) {
+      return choices_[i].logprob /
+             static_cast<double>(std::max<int64_t>(choices_[i].stats.generated_tokens, 1));
+    };
+    std::vector<size_t> best;
+    for (size_t first = 0; first < choices_.size(); first += replies) {
+      std::vector<size_t> order(replies);
+      std::iota(order.begin(), order.end(), first);
+      if (n < replies)
+        std::ranges::stable_sort(order, [&](size_t a, size_t b) { return mean(a) > mean(b); });
+      best.insert(best.end(), order.begin(), order.begin() + static_cast<ptrdiff_t>(n));
+    }
+    return best;
+  }
+
   void fail(const Error& error) {
+    if (over_) return;
     over_ = true;
     if (group_ != 0) plan_.model->service->cancel(group_);
     ApiError told = from_error(error, plan_.prompt_param);
@@ -206,6 +254,7 @@ engine::Request base_request(const GenerationFields& fields) {
   request.ignore_eos = fields.ignore_eos;
   request.show_control = !fields.skip_special_tokens;
   request.top_logprobs = fields.top_logprobs;
+  if (fields.best_of > fields.n) request.top_logprobs = std::max(request.top_logprobs, 0);
   request.reuse_prefix = fields.cache_prompt;
   return request;
 }
@@ -214,10 +263,14 @@ void add_requests(RunPlan& plan, const engine::Request& base, const GenerationFi
   const uint64_t seed = fields.seed ? *fields.seed : random_seed();
   const int64_t first = static_cast<int64_t>(plan.requests.size());
   plan.n = fields.n;
-  for (int64_t i = 0; i < fields.n; ++i) {
+  plan.replies = std::max(fields.n, fields.best_of);
+  for (int64_t i = 0; i < plan.replies; ++i) {
     engine::Request request = base;
     request.sampling.seed = seed + static_cast<uint64_t>(i);
-    if (i > 0) request.fork_of = -(first + 1);
+    if (i > 0) {
+      request.fork_of = -(first + 1);
+      request.prompt_logprobs = -1;  // the first one's serve them all
+    }
     plan.requests.push_back(std::move(request));
   }
 }

@@ -25,10 +25,11 @@ struct RunPlan {
   bool usage_in_chunks = false;
   std::vector<engine::Request> requests;  // by choice
   std::vector<std::unique_ptr<ChoiceShape>> shapes;
-  int64_t n = 1;  // choices of a prompt
+  int64_t n = 1;        // choices of a prompt that are told
+  int64_t replies = 1;  // that are made of it; more with best_of
 };
 
-// The requests of one prompt: n of them that share it, with seeds that count up.
+// The requests of one prompt: all of them share it, with seeds that count up.
 void add_requests(RunPlan& plan, const engine::Request& base, const GenerationFields& fields);
 // What the fields say about how text is made.
 engine::Request base_request(const GenerationFields& fields);

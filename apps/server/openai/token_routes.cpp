@@ -6,6 +6,10 @@
 namespace ringkeep::openai {
 namespace {
 
+// Of an answer that takes many times the memory of what was asked for.
+constexpr size_t kMaxDetokenized = size_t{1} << 20;
+constexpr size_t kMaxPieces = size_t{1} << 18;
+
 struct TokenizeFields {
   std::string model;
   std::optional<std::string> content;
@@ -36,8 +40,14 @@ void visit(Fields& fields, TokenizeFields& request) {
       },
       "The text.");
   fields.other(
-      {"messages"}, {{"type", "array"}, {"items", {{"type", "object"}}}, {"minItems", 1}},
-      [&](const Json& value) { request.messages = value; },
+      {"messages"},
+      {{"type", "array"},
+       {"items", {{"type", "object"}}},
+       {"minItems", 1},
+       {"maxItems", kMaxMessages}},
+      [&](const Json& value) {
+        if (check_messages_size(fields, value)) request.messages = value;
+      },
       "A chat, in place of a text: the chat template is applied.");
   fields.boolean({"add_special", "add_special_tokens"}, request.add_special,
                  "Add BOS or EOS where the model wants them.");
@@ -58,7 +68,8 @@ void visit(Fields& fields, DetokenizeFields& request, int64_t vocab_size) {
   fields.other(
       {"tokens"}, {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}}}},
       [&](const Json& value) {
-        request.tokens = read_token_ids(fields, "tokens", value, vocab_size);
+        if (within(fields, "tokens", value.size(), kMaxDetokenized, "ids"))
+          request.tokens = read_token_ids(fields, "tokens", value, vocab_size);
       },
       "Token ids.");
   fields.required("tokens");
@@ -108,6 +119,11 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
                                                          .parse_special = request.parse_special});
   }
   Json answer = {{"count", tokens.size()}, {"max_model_len", model->plan->ctx}, {"tokens", tokens}};
+  if (request.with_pieces && tokens.size() > kMaxPieces)
+    return exchange->respond(error_response(bad_field(
+        "with_pieces", fmt::format("with_pieces: at most {} tokens are told with their text, found "
+                                   "{}",
+                                   kMaxPieces, tokens.size()))));
   if (request.with_pieces) {
     Json pieces = Json::array();
     for (const int32_t token : tokens)

@@ -11,10 +11,12 @@
 
 namespace ringkeep::text::jinja {
 
-// A template comes with a model file: it is untrusted. Each limit ends rendering with an error.
+// A template comes with a model file, and what it goes through with a request: both are untrusted.
+// Each limit ends rendering with an error. All steps take .15 to .7 s, all bytes (of `tojson` of a
+// long text, the worst found) 1.3 s.
 struct Limits {
   int64_t steps = 10'000'000;          // evaluated nodes, iterations, items handled
-  int64_t bytes = int64_t{512} << 20;  // all strings and containers made while rendering
+  int64_t bytes = int64_t{256} << 20;  // all strings and containers made while rendering
   int64_t output = int64_t{16} << 20;  // the rendered text, and any one string
   int64_t range = 100'000;             // items of one range(), as jinja2's sandbox has it
   int depth = 600;                     // nested evaluation, macro calls included
