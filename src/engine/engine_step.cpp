@@ -159,8 +159,8 @@ std::vector<Engine::State::Part> Engine::State::plan_step() {
   std::vector<Part> parts;
   for (const auto& entry : schedule(jobs, max_rows).entries)
     parts.push_back({find(entry.id), entry.rows, entry.sample});
-  std::ranges::stable_partition(parts,
-                                [](const Part& part) { return !part.generation->prefilling(); });
+  std::stable_partition(parts.begin(), parts.end(),
+                        [](const Part& part) { return !part.generation->prefilling(); });
   return parts;
 }
 
