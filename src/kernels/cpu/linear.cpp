@@ -9,9 +9,9 @@
 namespace ringkeep::kernels::cpu {
 namespace {
 
-constexpr size_t kTaskBytes = 64 << 10;  // of weights, at least: some microseconds of reading
-constexpr int64_t kTaskRows = 256;       // of x: weights are unpacked once for these
-constexpr int64_t kTasksPerThread = 4;   // wanted, so that threads end together
+constexpr size_t kTaskBytes = 128 << 10;  // of weights, at least: some microseconds of reading
+constexpr int64_t kTaskRows = 256;        // of x: weights are unpacked once for these
+constexpr int64_t kTasksPerThread = 4;    // wanted, so that threads end together
 
 bool packed(const LinearParams& p, const LinearOutput& out) {
   return !p.exact && !out.weight->spec.dense();

@@ -6,7 +6,6 @@
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
 // After simd.h: it follows the target.
-#include "hwy/cache_control.h"
 #include "kernels/cpu/linear_units-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,8 +13,6 @@ RK_TARGET_ATTRIBUTES()
 namespace ringkeep::kernels::cpu {
 namespace HWY_NAMESPACE {
 #if RK_LINEAR_VECTORS
-
-constexpr size_t kPrefetchBytes = 4096;  // ahead of the codes in use; weights are one stream
 
 // One block for kRows rows of x starting at `row0`; y [kRows, 16] receives the sums without scale.
 template <int kBits, int kRows>
@@ -34,8 +31,7 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& la
       VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
       const std::byte* codes = reader.next(scale, bias);
       if constexpr (kRows <= 4)  // a decode step is bound by memory
-        for (size_t at = 0; at < layout.code_bytes + layout.scale_bytes; at += 64)
-          hwy::Prefetch(codes + kPrefetchBytes + at);
+        prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
       VI hi[kRows], lo[kRows];
       for (int r = 0; r < kRows; ++r) {
         hi[r] = hn::Zero(DI());
@@ -123,6 +119,7 @@ void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const st
     for (int64_t g = 0; g < layout.groups; ++g) {
       VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
       const std::byte* codes = reader.next(scale, bias);
+      prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
       hn::StoreU(scale, DF(), reinterpret_cast<float*>(to) + row);
       if (affine) hn::StoreU(bias, DF(), reinterpret_cast<float*>(to) + kRowBlock + row);
       to += plain.scale_bytes;
