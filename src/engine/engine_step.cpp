@@ -46,8 +46,9 @@ Result<int64_t> Engine::submit(Request request) {
   const int64_t before = request.after ? s.store->snapshot_length(*request.after) : 0;
   const int64_t prompt = before + static_cast<int64_t>(request.tokens.size());
   const int64_t context = s.context_limit();
-  if (prompt > context)
-    return input_error("the prompt has {} tokens, the context (--ctx) holds {}", prompt, context);
+  if (prompt + (request.max_tokens != 0 ? 1 : 0) > context)
+    return input_error("the prompt has {} tokens, the context (--ctx) holds {}{}", prompt, context,
+                       request.max_tokens != 0 ? " with the reply" : "");
   if (request.after && request.sampling.repetition_penalty != 1.0f)
     return make_error(ErrorKind::usage,
                       "repetition_penalty {}: the {} tokens of the loaded cache are not known",
