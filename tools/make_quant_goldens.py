@@ -3,7 +3,7 @@
 
 The values come from the dequantizers of the `gguf` and `mlx` packages. A case is a header line
 `TYPE bits group rows cols` and one line of hexadecimal bytes each for the data, the scales and the
-biases (`-` when the format has none; float32, exact in f16) and the float32 values, all little endian.
+biases (`-` when the format has none; float32, exact in f16, or E8M0 bytes) and the float32 values, all little endian.
 
 usage: make_quant_goldens.py OUTPUT
 """
@@ -58,9 +58,25 @@ def mlx_case(bits, group):
     return "MLX", bits, group, words, scales, biases, np.array(values)
 
 
+def mxfp4_cases():
+    """Every code, and scales over most of their range: the smallest are subnormal halves."""
+    exponents = rng.integers(0, 200, size=(ROWS, 8), dtype=np.uint8)
+    exponents[0, 0] = 0
+    blocks = rng.integers(0, 256, size=(ROWS, 8, 17), dtype=np.uint8)
+    blocks[..., 0] = exponents
+    kind = gguf.GGMLQuantizationType.MXFP4
+    data = blocks.reshape(ROWS, -1)
+    yield "MXFP4", 0, 0, data, None, None, gguf.dequantize(data, kind).astype(np.float32).reshape(ROWS, 256)
+    words = rng.integers(0, 2**32, size=(ROWS, 32), dtype=np.uint32)
+    values = mx.dequantize(mx.array(words), mx.array(exponents), group_size=32, bits=4, mode="mxfp4",
+                           dtype=mx.float32)
+    yield "MLX_MXFP4", 4, 32, words, exponents, None, np.array(values)
+
+
 def main():
     cases = [gguf_case(name) for name in ["F32", "F16", "BF16", *F16_AT]]
     cases += [mlx_case(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128)]
+    cases += mxfp4_cases()
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("gguf", "mlx"))
     with open(sys.argv[1], "w") as out:
         out.write(f"# tools/make_quant_goldens.py with {versions}\n")

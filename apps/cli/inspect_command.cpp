@@ -1,11 +1,16 @@
 // `inspect`: what a checkpoint holds: metadata, and each tensor with the packed format that it is
 // loaded into.
+#include <optional>
+
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "kernels/select/select.h"
+#include "models/model.h"
 #include "quant/source_tensor.h"
+#include "weights/decoder_weights.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -17,7 +22,10 @@ struct Repack {
 };
 
 Repack repack_of(const quant::SourceTensor& tensor) {
-  const Result<quant::WeightSpec> spec = quant::spec_of(tensor);
+  // A stack of matrices is held as one after the other.
+  const bool stack = tensor.shape.size() == 3 && tensor.shape[0] > 0;
+  const Result<quant::WeightSpec> spec =
+      quant::spec_of(stack ? quant::matrix_of(tensor, 0) : tensor);
   if (!spec.ok()) return {spec.error().message, "unsupported"};
   if (tensor.shape.size() < 2) return {"float32 vector", "exact"};
   return {quant::describe(*spec), "exact"};
@@ -31,7 +39,22 @@ const char* format_name(checkpoint::Format format) {
   return format == checkpoint::Format::gguf ? "gguf" : "safetensors";
 }
 
-void print_inspect_json(const checkpoint::Checkpoint& checkpoint) {
+// Of a mixture of experts: bytes of the packed weights, and of those that a token meets.
+struct ExpertBytes {
+  size_t all = 0;
+  size_t active = 0;
+};
+
+Result<std::optional<ExpertBytes>> expert_bytes(const checkpoint::Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config;
+  if (config.experts == 0 || !models::check_family(config).ok())
+    return std::optional<ExpertBytes>();
+  const auto bytes = RK_TRY(weights::packed_bytes(checkpoint, {}, kernels::cpu_backend()));
+  return std::optional(ExpertBytes{bytes.all, bytes.active(config.experts_used, config.experts)});
+}
+
+void print_inspect_json(const checkpoint::Checkpoint& checkpoint,
+                        const std::optional<ExpertBytes>& experts) {
   Json metadata = Json::object();
   for (const auto& [key, value] : checkpoint.metadata) metadata[key] = value;
   Json tensors = Json::array();
@@ -50,14 +73,25 @@ void print_inspect_json(const checkpoint::Checkpoint& checkpoint) {
                   {"layers", checkpoint.config.layers.size()},
                   {"vocab_size", checkpoint.config.vocab_size},
                   {"trained_context", checkpoint.config.trained_context},
+                  {"experts", experts ? Json{{"count", checkpoint.config.experts},
+                                             {"used", checkpoint.config.experts_used},
+                                             {"weights_bytes", experts->all},
+                                             {"active_bytes", experts->active}}
+                                      : Json(nullptr)},
                   {"metadata", std::move(metadata)},
                   {"tensors", std::move(tensors)}});
 }
 
-void print_inspect_text(const checkpoint::Checkpoint& checkpoint) {
+void print_inspect_text(const checkpoint::Checkpoint& checkpoint,
+                        const std::optional<ExpertBytes>& experts) {
   fmt::print("{} ({}), family {}, {} layers, vocabulary {}\n\n", checkpoint.path,
              format_name(checkpoint.format), checkpoint.config.family,
              checkpoint.config.layers.size(), checkpoint.config.vocab_size);
+  if (experts)
+    fmt::print("{} experts a layer, {} for a token: {} of {} packed weights active\n\n",
+               checkpoint.config.experts, checkpoint.config.experts_used,
+               human_bytes(static_cast<double>(experts->active)),
+               human_bytes(static_cast<double>(experts->all)));
   for (const auto& [key, value] : checkpoint.metadata) fmt::print("{} = {}\n", key, value);
   size_t name_width = 4;
   size_t shape_width = 5;
@@ -77,10 +111,8 @@ void print_inspect_text(const checkpoint::Checkpoint& checkpoint) {
 Result<int> inspect_command(const ModelOptions& options) {
   init_log(options.verbosity);
   const checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model));
-  if (options.json)
-    print_inspect_json(checkpoint);
-  else
-    print_inspect_text(checkpoint);
+  const auto experts = RK_TRY(expert_bytes(checkpoint));
+  (options.json ? print_inspect_json : print_inspect_text)(checkpoint, experts);
   return 0;
 }
 

@@ -134,6 +134,7 @@ class Engine {
   const text::Tokenizer* tokenizer() const;  // null when the checkpoint has none
   size_t weight_bytes() const;               // packed weights
   size_t decode_weight_bytes() const;        // weight bytes that one decode step reads
+  size_t expert_bytes() const;               // packed weights in matrices of experts
   size_t scratch_bytes() const;              // activations and kernel scratch
 
   // Adds a generation. Errors: usage (empty prompt, bad sampling, fork_of), input (prompt longer

@@ -139,7 +139,10 @@ void transcode_any(const quant::WeightSpec& spec, const HostLayout& layout, cons
   switch (spec.bits) {
     case 2: return transcode<2>(spec, layout, block, code_offset, out);
     case 3: return transcode<3>(spec, layout, block, code_offset, out);
-    case 4: return transcode<4>(spec, layout, block, code_offset, out);
+    case 4:
+      return spec.codes == quant::CodeKind::e2m1
+                 ? transcode<kE2m1>(spec, layout, block, code_offset, out)
+                 : transcode<4>(spec, layout, block, code_offset, out);
     case 5: return transcode<5>(spec, layout, block, code_offset, out);
     case 6: return transcode<6>(spec, layout, block, code_offset, out);
     default: return transcode<8>(spec, layout, block, code_offset, out);
@@ -187,7 +190,12 @@ void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, 
     switch (w.spec.bits) {
       case 2: block_rows<2>(out, w.spec, layout, block, x, row0, n, b); break;
       case 3: block_rows<3>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 4: block_rows<4>(out, w.spec, layout, block, x, row0, n, b); break;
+      case 4:
+        if (w.spec.codes == quant::CodeKind::e2m1)
+          block_rows<kE2m1>(out, w.spec, layout, block, x, row0, n, b);
+        else
+          block_rows<4>(out, w.spec, layout, block, x, row0, n, b);
+        break;
       case 5: block_rows<5>(out, w.spec, layout, block, x, row0, n, b); break;
       case 6: block_rows<6>(out, w.spec, layout, block, x, row0, n, b); break;
       default: block_rows<8>(out, w.spec, layout, block, x, row0, n, b); break;

@@ -72,6 +72,9 @@ HWY_INLINE V8 add_bits(V8 codes, const std::byte* p, int row, int value) {
 #endif
 }
 
+// In place of the number of bits: 4-bit codes that stand for levels, which are what is unpacked.
+constexpr int kE2m1 = 44;
+
 // Four units (16 columns), number `quad` of a group with `units` units.
 template <int kBits>
 HWY_INLINE void load_units(const std::byte* codes, int units, int quad, int row, V8 (&u)[4]) {
@@ -104,6 +107,9 @@ HWY_INLINE void load_units(const std::byte* codes, int units, int quad, int row,
     u[1] = hn::Or(u[1], hn::And(hn::BitCast(D8(), hn::ShiftLeft<2>(all)), mask));
     u[2] = hn::Or(u[2], hn::And(hn::BitCast(D8(), all), mask));
     u[3] = hn::Or(u[3], hn::And(hn::BitCast(D8(), hn::ShiftRight<2>(all)), mask));
+  } else if constexpr (kBits == kE2m1) {
+    const auto levels = hn::LoadDup128(D8(), quant::kE2m1Levels);
+    for (int j = 0; j < 4; ++j) u[j] = hn::TableLookupBytes(levels, u[j]);
   } else if constexpr (kBits == 5 || kBits == 3) {
     for (int j = 0; j < 4; ++j)
       u[j] = add_bits(u[j], rest + (4 * quad + j) * 8, row, 1 << (kBits - 1));
