@@ -478,6 +478,15 @@ Result<std::optional<SchemaCompiler::Members>> SchemaCompiler::members_of(
 // A member's name that is none of these.
 Result<ExprId> SchemaCompiler::other_name(const std::vector<std::string>& names, bool bare) {
   if (names.empty() && !bare) return blocks_.name();
+  size_t all = 0;
+  for (const std::string& name : names) {
+    all += name.size();
+    if (name.size() > kMostNamed || all > kMostNamedInAll)
+      return make_error(ErrorKind::usage,
+                        "json schema: expected property names of at most {} bytes, and {} in all, "
+                        "beside additional ones, found {} and {}",
+                        kMostNamed, kMostNamedInAll, name.size(), all);
+  }
   std::vector<GrammarPtr> parts;
   if (bare) {
     parts.push_back(RK_TRY(Grammar::from_regex(kBareName)));

@@ -17,7 +17,10 @@ inline constexpr size_t kMostDfaStates = 20'000;
 inline constexpr size_t kMostDfaEntries = 4'000'000;     // states times byte classes, of all
 inline constexpr size_t kMostPattern = size_t{1} << 16;  // bytes of a regular expression
 inline constexpr size_t kMostMark = 64;                  // bytes of a mark around strings
-inline constexpr size_t kMostStringRules = 500;          // patterns and formats of a schema
+// Names beside further ones that a schema allows: bytes of one, and of all (a tree of their
+// characters, which is walked to its depth).
+inline constexpr size_t kMostNamed = 900, kMostNamedInAll = 40'000;
+inline constexpr size_t kMostStringRules = 500;  // patterns and formats of a schema
 
 // A reply's state: what goes beyond is dropped. Each alternative that is kept can be brought to an
 // end within the bounds, so that dropping others only narrows what may follow.

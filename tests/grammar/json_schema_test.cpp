@@ -203,6 +203,11 @@ TEST(JsonSchema, RefusesByPointer) {
   refuses(R"({"items": [{}]})", {"/items", "prefixItems"});
   refuses(R"({"required": "a"})", {"/required"});
   refuses(R"({"properties": []})", {"/properties"});
+  const std::string one(901, 'x');  // its characters would be a tree of that depth
+  refuses(R"({"properties": {")" + one + R"(": {}}, "additionalProperties": true})", {"900"});
+  std::string many = R"({"additionalProperties": true, "properties": {"a": {})";
+  for (int i = 100; i < 200; ++i) many += fmt::format(R"(, "{}{}": {{}})", i, one.substr(0, 500));
+  refuses(many + "}}", {"40000"});
   refuses(R"({"additionalProperties": 3})", {"/additionalProperties"});
   refuses(R"({"$ref": "other.json"})", {"/$ref", "other.json"});
   refuses(R"({"$ref": "#/$defs/none"})", {"/$ref", "nothing there"});
