@@ -27,11 +27,12 @@ ARROWS = {
     "kv": ["config", "kernels/api"],
     "models": ["kv", "weights"],
     "engine": ["models", "prompt"],
+    "convert": ["weights"],
     "eval": ["engine"],
     "server/http": ["base"],
     "server/openai": ["server/http", "engine", "grammar", "prompt"],
     "server/web": ["server/http"],
-    "cli": ["eval", "server/openai", "server/web", "engine", "kernels/select"],
+    "cli": ["eval", "convert", "server/openai", "server/web", "engine", "kernels/select"],
 }
 # Highway stays inside kernels/cpu, Boost and prometheus-cpp each inside one room of the server.
 FENCED = {"hwy/": {"kernels/cpu"}, "boost/": {"server/http"}, "prometheus/": {"server/openai"}}

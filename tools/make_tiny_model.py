@@ -17,6 +17,7 @@ import pathlib
 
 import numpy as np
 
+import tiny_moe
 from tiny_gemma4 import make_gemma4_tensors
 from tiny_specs import SPECS, TinySpec, has_bias, has_qk_norm, is_gemma, is_olmo
 
@@ -81,14 +82,20 @@ def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
             "self_attn.k_proj": (kv_rows, hidden, 1.0),
             "self_attn.v_proj": (kv_rows, hidden, 1.0),
             "self_attn.o_proj": (hidden, q_rows, branch),
-            "mlp.gate_proj": (ffn, hidden, 1.0),
-            "mlp.up_proj": (ffn, hidden, 1.0),
-            "mlp.down_proj": (hidden, ffn, branch),
         }
+        if c["model_type"] not in tiny_moe.MODELS:
+            shapes |= {"mlp.gate_proj": (ffn, hidden, 1.0), "mlp.up_proj": (ffn, hidden, 1.0),
+                       "mlp.down_proj": (hidden, ffn, branch)}
         for name, (rows, columns, gain) in shapes.items():
             tensors[f"{p}{name}.weight"] = rng.matrix(rows, columns, gain / np.sqrt(columns))
             if has_bias(spec, name):
                 tensors[f"{p}{name}.bias"] = rng.bias(rows)
+        if c["model_type"] in tiny_moe.MODELS:
+            more = (tiny_moe.gpt_oss_ffn(c, rng, branch) if c["model_type"] == "gpt_oss"
+                    else tiny_moe.qwen_ffn(c, rng, i, branch))
+            tensors |= {f"{p}{name}": tensor for name, tensor in more.items()}
+        if c["model_type"] == "gpt_oss":
+            tensors[f"{p}self_attn.sinks"] = rng.bias(c["num_attention_heads"]) * np.float32(4.0)
         norms = {"input_layernorm": one, "post_attention_layernorm": post_norm if gemma else one}
         if gemma:
             norms |= {"pre_feedforward_layernorm": one, "post_feedforward_layernorm": post_norm}
@@ -154,29 +161,31 @@ def write_hf(folder, tensors, config, shards=1):
 
 
 def write_mlx(folder, tensors, config, bits, group, overrides=None, key_of=str, dtype="float32"):
-    """An MLX affine checkpoint. `overrides`: {module: (bits, group) or None for unquantized};
+    """An MLX checkpoint, affine. `overrides`: {module: (bits, group[, mode]) or None for unquantized};
     `key_of` makes its key in config.json."""
     import mlx.core as mx
 
-    overrides = overrides or {}
+    with_mode = lambda how: how and (*how, "affine")[:3]
+    overrides = {module: with_mode(how) for module, how in (overrides or {}).items()}
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     out = {}
     for name, tensor in tensors.items():
         array = mx.array(tensor).astype(getattr(mx, dtype))
         module = name.removesuffix(".weight")
-        how = overrides.get(module, (bits, group))
-        if tensor.ndim != 2 or how is None:
+        how = overrides.get(module, (bits, group, "affine"))
+        if tensor.ndim not in (2, 3) or name.endswith(".bias") or how is None:
             out[name] = array
             continue
-        packed, scales, biases = mx.quantize(array, group_size=how[1], bits=how[0])
+        packed, scales, *biases = mx.quantize(array, group_size=how[1], bits=how[0], mode=how[2])
         out[name] = packed
         out[f"{module}.scales"] = scales
-        out[f"{module}.biases"] = biases
+        if biases:
+            out[f"{module}.biases"] = biases[0]
     quantization = {"group_size": group, "bits": bits}
     for module, how in overrides.items():
         quantization[key_of(module)] = (
-            {"group_size": how[1], "bits": how[0]} if how is not None else False)
+            {"group_size": how[1], "bits": how[0], "mode": how[2]} if how is not None else False)
     (folder / "config.json").write_text(json.dumps(
         {**config, "quantization": quantization, "quantization_config": quantization}, indent=2))
     mx.save_safetensors(str(folder / "model.safetensors"), out, {"format": "mlx"})

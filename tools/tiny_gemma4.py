@@ -3,6 +3,8 @@ taken from keys, shared caches with wide feed-forwards, per-layer embeddings."""
 
 import numpy as np
 
+import tiny_moe
+
 
 def is_full(config, layer):
     return config["layer_types"][layer] == "full_attention"
@@ -59,6 +61,9 @@ def make_gemma4_tensors(config, rng):
         for name in ("q_norm", "k_norm") if owns else ("q_norm",):
             tensors[f"{p}self_attn.{name}.weight"] = rng.norm(dim, 1.0) * np.float32(dim**-0.25 * 1.25)
         tensors[f"{p}layer_scalar"] = rng.norm(1, 0.875)
+        if config["enable_moe_block"]:
+            experts = tiny_moe.gemma4_experts(config, rng, branch)
+            tensors |= {f"{p}{name}": tensor for name, tensor in experts.items()}
     tensors["model.norm.weight"] = rng.signed_norm(hidden, 1.5)
     return tensors
 
@@ -85,6 +90,8 @@ def gguf_rope_factors(config):
 def add_gguf_metadata(writer, config):
     """What Gemma 4 writes beside the keys of every architecture."""
     layers = config["num_hidden_layers"]
+    if config["enable_moe_block"]:
+        tiny_moe.add_gguf_metadata(writer, config)
     full, sliding = (config["rope_parameters"][k] for k in ("full_attention", "sliding_attention"))
     writer.add_feed_forward_length([ffn_of(config, i) for i in range(layers)]
                                    if config["use_double_wide_mlp"] else config["intermediate_size"])

@@ -4,6 +4,7 @@ import gguf
 import numpy as np
 
 import tiny_gemma4
+import tiny_moe
 from tiny_specs import TinySpec, is_gemma, is_olmo
 
 _NAMES = {
@@ -12,13 +13,14 @@ _NAMES = {
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
-    **tiny_gemma4.GGUF_NAMES,
+    **tiny_gemma4.GGUF_NAMES, **tiny_moe.GGUF_NAMES,
 }
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         **tiny_gemma4.GGUF_TOP}
 _ARCHITECTURES = {"gemma3_text": "gemma3", "gemma4_text": "gemma4", "qwen3": "qwen3", "llama": "llama",
                   "qwen2": "qwen2", "gemma2": "gemma2", "phi3": "phi3", "smollm3": "smollm3",
-                  "olmo3": "olmo2", "cohere2": "cohere2", "ministral3": "mistral3"}
+                  "olmo3": "olmo2", "cohere2": "cohere2", "ministral3": "mistral3",
+                  "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "gpt_oss": "gpt-oss"}
 _INTERLEAVED = ("llama", "smollm3", "ministral3")  # q and k, by the converter
 
 
@@ -26,6 +28,9 @@ def gguf_name(name: str, post_norms: bool) -> str:
     """blk.3.attn_q.weight of model.layers.3.self_attn.q_proj.weight."""
     if name.endswith(".layer_scalar"):
         return f"blk.{name.split('.')[2]}.layer_output_scale.weight"
+    for whole, mapped in tiny_moe.GGUF_WHOLE_NAMES.items():
+        if name.endswith(f".{whole}"):
+            return f"blk.{name.split('.')[2]}.{mapped}"
     stem, kind = name.rsplit(".", 1)
     if stem in _TOP:
         return f"{_TOP[stem]}.{kind}"
@@ -95,7 +100,9 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
     writer.add_vocab_size(c["vocab_size"])
     if kind in _INTERLEAVED or kind == "cohere2":
         writer.add_rope_dimension_count(c["head_dim"])
-    if is_gemma(spec) or is_olmo(spec) or kind == "cohere2":
+    if kind in tiny_moe.MODELS:
+        tiny_moe.add_gguf_metadata(writer, c)
+    if is_gemma(spec) or is_olmo(spec) or kind in ("cohere2", "gpt_oss"):
         writer.add_sliding_window(c["sliding_window"])
     if is_olmo(spec):
         writer.add_sliding_window_pattern([(i + 1) % 4 != 0 for i in range(c["num_hidden_layers"])])
@@ -141,7 +148,8 @@ def _add_vocabulary(writer: gguf.GGUFWriter, vocab_size: int):
 def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: str, splits=0):
     """Writes the model and returns the weights as a reader will see them, under HF names."""
     c, gemma = spec.config, is_gemma(spec)
-    post_norms = gemma or is_olmo(spec)
+    post_norms = gemma or is_olmo(spec) or c["model_type"] == "gpt_oss"
+    tensors = tiny_moe.stacked(c, tensors)
     less_one = c["model_type"] in ("gemma2", "gemma3_text")  # norm weights in Hugging Face files
     kind = gguf.GGMLQuantizationType[type_name]
     writer = gguf.GGUFWriter(str(path), _ARCHITECTURES[c["model_type"]],
@@ -155,7 +163,9 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
             name.split(".")[-2]) if c["model_type"] in _INTERLEAVED else None
         if heads:
             stored = interleave_pairs(stored, heads)
-        target = kind if tensor.ndim == 2 else gguf.GGMLQuantizationType.F32
+        matrix = tensor.ndim in (2, 3) and not name.endswith(".bias")
+        router = gguf_name(name, post_norms).endswith("ffn_gate_inp.weight")
+        target = kind if matrix and not router else gguf.GGMLQuantizationType.F32
         if target == gguf.GGMLQuantizationType.F32:
             writer.add_tensor(gguf_name(name, post_norms), stored)
             seen[name] = tensor

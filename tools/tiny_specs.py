@@ -28,12 +28,11 @@ def _config(model_type, architecture, layers, heads, kv_heads, head_dim, tied, *
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
-        "rms_norm_eps": 1e-6,
         "tie_word_embeddings": tied,
         "bos_token_id": 2,
         "eos_token_id": 1,
         "torch_dtype": "float32",
-        **{"hidden_size": HIDDEN, "max_position_embeddings": 2048, **more},
+        **{"hidden_size": HIDDEN, "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, **more},
     }
 
 
@@ -96,6 +95,24 @@ def _smollm3(**more):
                    use_sliding_window=False, sliding_window=None, no_rope_layer_interval=4, **more)
 
 
+def _qwen3_moe(layers, **more):
+    return _config("qwen3_moe", "Qwen3MoeForCausalLM", layers, 4, 2, 64, False, hidden_act="silu",
+                   rope_theta=1000000.0, rope_scaling=None, attention_bias=False,
+                   use_sliding_window=False, sliding_window=None, num_experts=12,
+                   num_experts_per_tok=3, moe_intermediate_size=64,
+                   **{"decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True, **more})
+
+
+def _gpt_oss(**yarn):
+    return _config("gpt_oss", "GptOssForCausalLM", 4, 4, 2, 64, False, hidden_act="silu",
+                   intermediate_size=96, rms_norm_eps=1e-5, attention_bias=True,
+                   num_local_experts=8, num_experts_per_tok=3, swiglu_limit=7.0,
+                   sliding_window=WINDOW, rope_theta=150000.0, layer_types=[
+                       "sliding_attention", "full_attention"] * 2, rope_scaling={
+                           "rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                           "original_max_position_embeddings": 64, **yarn})
+
+
 SPECS = {spec.name: spec for spec in [
     TinySpec("gemma3", _gemma3(6, 3, 64, {"rope_type": "linear", "factor": 8.0}), 11),
     # The published pattern, five sliding layers to one full one.
@@ -152,6 +169,21 @@ SPECS = {spec.name: spec for spec in [
                                        "original_max_position_embeddings": 40, "beta_fast": 32.0,
                                        "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                                        "llama_4_scaling_beta": 0.2}), 83),
+    TinySpec("qwen3_moe", _qwen3_moe(4, mlp_only_layers=[1]), 91),
+    TinySpec("qwen3_moe_raw", _qwen3_moe(3, norm_topk_prob=False, decoder_sparse_step=2), 92),
+    TinySpec("qwen2_moe", _config("qwen2_moe", "Qwen2MoeForCausalLM", 3, 4, 2, 64, False,
+                                  hidden_size=256, hidden_act="silu", rope_theta=1000000.0,
+                                  rope_scaling=None, use_sliding_window=False, sliding_window=None,
+                                  num_experts=10, num_experts_per_tok=4, moe_intermediate_size=64,
+                                  shared_expert_intermediate_size=128, decoder_sparse_step=1,
+                                  norm_topk_prob=False), 93),
+    # Values from raw keys, and experts beside each feed-forward, as in 26B-A4B.
+    TinySpec("gemma4_moe", _gemma4("ssfssf", attention_k_eq_v=True, num_global_key_value_heads=1,
+                                   enable_moe_block=True, num_experts=16, top_k_experts=4,
+                                   moe_intermediate_size=64), 94),
+    # The ends of yarn's ramp between pairs, as published.
+    TinySpec("gpt_oss", _gpt_oss(truncate=False), 95),
+    TinySpec("gpt_oss_truncate", _gpt_oss(), 96),
 ]}
 
 
@@ -160,7 +192,7 @@ def is_gemma(spec: TinySpec) -> bool:
 
 
 def has_qk_norm(spec: TinySpec) -> bool:
-    return spec.config["model_type"] in ("gemma3_text", "qwen3")
+    return spec.config["model_type"] in ("gemma3_text", "qwen3", "qwen3_moe")
 
 
 def is_olmo(spec: TinySpec) -> bool:
@@ -168,6 +200,6 @@ def is_olmo(spec: TinySpec) -> bool:
 
 
 def has_bias(spec: TinySpec, module: str) -> bool:
-    if spec.config["model_type"] == "qwen2":
+    if spec.config["model_type"] in ("qwen2", "qwen2_moe"):
         return module in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     return spec.config.get("attention_bias", False) and module.startswith("self_attn")

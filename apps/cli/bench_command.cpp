@@ -82,6 +82,7 @@ void print_rows_json(const std::vector<BenchRow>& rows, const Options& options,
              {"prefill_tok_s", median(row.prefill_tok_s)},
              {"decode_tok_s", median(row.decode_tok_s)},
              {"decode_bytes", static_cast<int64_t>(row.decode_bytes)},
+             {"expert_bytes", static_cast<int64_t>(row.expert_bytes)},
              {"decode_floor_tok_s", bandwidth * 1e9 / row.decode_bytes}};
     if (options.breakdown) {
       one["prefill_ops"] = ops_json(row.prefill_ops);
@@ -90,6 +91,15 @@ void print_rows_json(const std::vector<BenchRow>& rows, const Options& options,
     out.push_back(std::move(one));
   }
   print_json(Json{{"machine", machine}, {"bandwidth_gb_s", bandwidth}, {"rows", std::move(out)}});
+}
+
+// What a step read of a mixture of experts, below the table.
+void print_experts(const BenchRow& row, const engine::Engine& engine) {
+  const ModelConfig& config = engine.config();
+  if (config.experts == 0) return;
+  fmt::print("\n{} of {} experts a layer: a decode step read {:.1f} MB of their {:.1f} MB\n",
+             config.experts_used, config.experts, row.expert_bytes / 1e6,
+             static_cast<double>(engine.expert_bytes()) / 1e6);
 }
 
 void print_rows_text(const std::vector<BenchRow>& rows, const Options& options,
@@ -161,6 +171,7 @@ Result<int> bench_command(const Options& asked) {
   const std::string machine = fmt::format("{}, {} threads", cpu_name(), options.runtime.threads);
   (options.model.json ? print_rows_json : print_rows_text)(rows, options, machine,
                                                            meter.best_gb_s());
+  if (!options.model.json) print_experts(rows.front(), engine);
   return 0;
 }
 

@@ -110,13 +110,17 @@ Result<double> prefill_speed(engine::Engine& engine, const BenchRow& row, int64_
   return per_second(count, start);
 }
 
-Result<double> decode_speed(engine::Engine& engine, const BenchRow& row, int64_t count,
+Result<double> decode_speed(engine::Engine& engine, BenchRow& row, int64_t count,
                             kernels::OpProfile* profile) {
   const auto copy = RK_TRY(Copy::create(engine, row, profile));
   int32_t token = random_tokens(1, engine.config().vocab_size)[0];
+  const int64_t read = engine.exec().grouped_bytes;
   const auto start = Clock::now();
   for (int64_t i = 0; i < count; ++i) token = RK_TRY(copy->extend({&token, 1}));
-  return per_second(count, start);
+  const double speed = per_second(count, start);
+  row.expert_bytes =
+      static_cast<double>(engine.exec().grouped_bytes - read) / static_cast<double>(count);
+  return speed;
 }
 
 }  // namespace ringkeep::cli

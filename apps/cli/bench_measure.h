@@ -18,6 +18,7 @@ struct BenchRow {
   engine::Lane* lane = nullptr;
   kv::SequenceId filled = 0;          // holds `depth` rows; never extended itself
   double decode_bytes = 0;            // that a step must read, in the middle of the decoded tokens
+  double expert_bytes = 0;            // of matrices of experts that a decode step has read: counted
   std::vector<double> prefill_tok_s;  // by repetition
   std::vector<double> decode_tok_s;
   kernels::OpProfile prefill_ops;  // of one prefill and one decode run, for --breakdown
@@ -32,10 +33,10 @@ Result<BenchRow> bench_row(engine::Engine& engine, engine::Lane& lane, std::stri
                            int64_t depth, int64_t decode);
 
 // Tokens a second of prefilling or decoding (greedily) `count` tokens on a copy of the row's
-// sequence. `profile` (or null) receives the ops.
+// sequence. `profile` (or null) receives the ops. Decoding also sets the row's expert_bytes.
 Result<double> prefill_speed(engine::Engine& engine, const BenchRow& row, int64_t count,
                              kernels::OpProfile* profile);
-Result<double> decode_speed(engine::Engine& engine, const BenchRow& row, int64_t count,
+Result<double> decode_speed(engine::Engine& engine, BenchRow& row, int64_t count,
                             kernels::OpProfile* profile);
 
 }  // namespace ringkeep::cli

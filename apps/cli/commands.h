@@ -20,6 +20,7 @@ Command add_run(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_calibrate(CLI::App& app);
+Command add_convert(CLI::App& app);
 Command add_eval(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_tokenize(CLI::App& app);

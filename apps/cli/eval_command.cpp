@@ -64,7 +64,6 @@ Result<checkpoint::Checkpoint> open_for_eval(const EvalOptions& options, CacheFl
   if (options.codecs.empty()) return make_error(ErrorKind::usage, "--codecs: the list is empty");
   auto checkpoint = RK_TRY(checkpoint::open(options.model.model));
   RK_TRY(models::check_family(checkpoint.config));
-  RK_TRY(models::check_experts(checkpoint.config));
   cache = options.cache;
   if (cache.ctx == 0)
     cache.ctx = checkpoint.config.trained_context > 0

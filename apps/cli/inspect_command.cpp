@@ -1,5 +1,7 @@
 // `inspect`: what a checkpoint holds: metadata, and each tensor with the packed format that it is
 // loaded into.
+#include <optional>
+
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/adapter_options.h"
@@ -7,8 +9,10 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
+#include "models/model.h"
 #include "quant/source_tensor.h"
 #include "weights/adapter.h"
+#include "weights/decoder_weights.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -20,7 +24,10 @@ struct Repack {
 };
 
 Repack repack_of(const quant::SourceTensor& tensor) {
-  const Result<quant::WeightSpec> spec = quant::spec_of(tensor);
+  // A stack of matrices is held as one after the other.
+  const bool stack = tensor.shape.size() == 3 && tensor.shape[0] > 0;
+  const Result<quant::WeightSpec> spec =
+      quant::spec_of(stack ? quant::matrix_of(tensor, 0) : tensor);
   if (!spec.ok()) return {spec.error().message, "unsupported"};
   if (tensor.shape.size() < 2) return {"float32 vector", "exact"};
   return {quant::describe(*spec), "exact"};
@@ -74,7 +81,22 @@ void print_adapters(const Json& adapters) {
   }
 }
 
-void print_inspect_json(const checkpoint::Checkpoint& checkpoint, Json adapters) {
+// Of a mixture of experts: bytes of the packed weights, and of those that a token meets.
+struct ExpertBytes {
+  size_t all = 0;
+  size_t active = 0;
+};
+
+Result<std::optional<ExpertBytes>> expert_bytes(const checkpoint::Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config;
+  if (config.experts == 0 || !models::check_family(config).ok())
+    return std::optional<ExpertBytes>();
+  const auto bytes = RK_TRY(weights::packed_bytes(checkpoint, {}, kernels::cpu_backend()));
+  return std::optional(ExpertBytes{bytes.all, bytes.active(config.experts_used, config.experts)});
+}
+
+void print_inspect_json(const checkpoint::Checkpoint& checkpoint,
+                        const std::optional<ExpertBytes>& experts, Json adapters) {
   Json metadata = Json::object();
   for (const auto& [key, value] : checkpoint.metadata) metadata[key] = value;
   Json tensors = Json::array();
@@ -93,15 +115,26 @@ void print_inspect_json(const checkpoint::Checkpoint& checkpoint, Json adapters)
                   {"layers", checkpoint.config.layers.size()},
                   {"vocab_size", checkpoint.config.vocab_size},
                   {"trained_context", checkpoint.config.trained_context},
+                  {"experts", experts ? Json{{"count", checkpoint.config.experts},
+                                             {"used", checkpoint.config.experts_used},
+                                             {"weights_bytes", experts->all},
+                                             {"active_bytes", experts->active}}
+                                      : Json(nullptr)},
                   {"metadata", std::move(metadata)},
                   {"adapters", std::move(adapters)},
                   {"tensors", std::move(tensors)}});
 }
 
-void print_inspect_text(const checkpoint::Checkpoint& checkpoint) {
+void print_inspect_text(const checkpoint::Checkpoint& checkpoint,
+                        const std::optional<ExpertBytes>& experts) {
   fmt::print("{} ({}), family {}, {} layers, vocabulary {}\n\n", checkpoint.path,
              format_name(checkpoint.format), checkpoint.config.family,
              checkpoint.config.layers.size(), checkpoint.config.vocab_size);
+  if (experts)
+    fmt::print("{} experts a layer, {} for a token: {} of {} packed weights active\n\n",
+               checkpoint.config.experts, checkpoint.config.experts_used,
+               human_bytes(static_cast<double>(experts->active)),
+               human_bytes(static_cast<double>(experts->all)));
   for (const auto& [key, value] : checkpoint.metadata) fmt::print("{} = {}\n", key, value);
   size_t name_width = 4;
   size_t shape_width = 5;
@@ -121,12 +154,13 @@ void print_inspect_text(const checkpoint::Checkpoint& checkpoint) {
 Result<int> inspect_command(const ModelOptions& options, const std::vector<std::string>& texts) {
   init_log(options.verbosity);
   const checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model));
+  const auto experts = RK_TRY(expert_bytes(checkpoint));
   const auto sources = RK_TRY(open_adapters(texts, checkpoint.config));
   Json adapters = RK_TRY(adapters_json(sources, kernels::cpu_backend()));
   if (options.json) {
-    print_inspect_json(checkpoint, std::move(adapters));
+    print_inspect_json(checkpoint, experts, std::move(adapters));
   } else {
-    print_inspect_text(checkpoint);
+    print_inspect_text(checkpoint, experts);
     print_adapters(adapters);
   }
   return 0;

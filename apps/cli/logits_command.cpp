@@ -1,4 +1,6 @@
 // `logits`: the logits of given tokens as a .npy matrix, for outside oracles.
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/log.h"
@@ -51,6 +53,10 @@ Result<int> logits_command(const Options& options) {
   Progress progress("logits", static_cast<double>(end));
   Status written;
   const auto write = [&](int64_t position, std::span<const float> row) {
+    const auto bad = std::ranges::find_if(row, [](float x) { return !std::isfinite(x); });
+    if (bad != row.end() && written.ok())
+      written = make_error(ErrorKind::runtime, "the logit of token {} at position {} is {}",
+                           bad - row.begin(), position, *bad);
     if (written.ok()) written = writer.write_row(row);
     progress.update(static_cast<double>(position + 1));
   };

@@ -57,9 +57,10 @@ int run(int argc, char** argv) {
       "org/name in the local Hugging Face cache, or `demo` (see scripts/get-demo-model).\n"
       "Exit codes: 0 done; 1 failed while running; 2 bad flag or empty prompt; 3 refused by the\n"
       "plan; 4 unreadable or invalid input, or a prompt longer than the context; 130 interrupted.");
-  const std::vector<Command> commands = {
-      add_plan(app),   add_run(app),       add_serve(app),    add_bench(app),   add_eval(app),
-      add_logits(app), add_calibrate(app), add_tokenize(app), add_inspect(app), add_cache(app)};
+  const std::vector<Command> commands = {add_plan(app),      add_run(app),     add_serve(app),
+                                         add_bench(app),     add_eval(app),    add_logits(app),
+                                         add_calibrate(app), add_convert(app), add_tokenize(app),
+                                         add_inspect(app),   add_cache(app)};
   // llama-server's spelling: an option of one dash and two letters, which the library has not.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments)

@@ -26,10 +26,11 @@ struct Options {
 };
 
 // The packed size of the checkpoint's tensors, or nothing when they are not there.
-std::optional<size_t> weight_bytes(const checkpoint::Checkpoint& checkpoint,
-                                   const weights::PackOptions& pack, const kernels::Ops& ops) {
+std::optional<weights::PackedBytes> weight_bytes(const checkpoint::Checkpoint& checkpoint,
+                                                 const weights::PackOptions& pack,
+                                                 const kernels::Ops& ops) {
   if (checkpoint.table.tensors.empty()) return std::nullopt;
-  const Result<size_t> bytes = weights::packed_bytes(checkpoint, pack, ops);
+  const auto bytes = weights::packed_bytes(checkpoint, pack, ops);
   if (bytes.ok()) return *bytes;
   spdlog::warn("weights: {}", bytes.error().message);
   return std::nullopt;
@@ -44,7 +45,8 @@ std::optional<size_t> scratch_bytes(const ModelConfig& config, const kv::KvPlan&
 // Totals that the cache plan does not know.
 struct Totals {
   std::optional<size_t> weights;
-  std::optional<size_t> adapters;  // factors
+  std::optional<size_t> active_weights;  // of them, those of one token's experts and all others
+  std::optional<size_t> adapters;        // factors
   std::optional<size_t> scratch;
 };
 
@@ -112,6 +114,8 @@ Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
       {"totals",
        {{"weights_bytes", totals.weights ? Json(*totals.weights) : Json(nullptr)},
         {"adapter_bytes", totals.adapters.value_or(0)},
+        {"weights_active_bytes",
+         totals.active_weights ? Json(*totals.active_weights) : Json(nullptr)},
         {"kv_bytes", plan.kv_bytes},
         {"kv_prefill_bytes", plan.kv_prefill_bytes},
         {"prefix_cache_bytes", plan.prefix_cache_bytes},
@@ -149,13 +153,15 @@ Result<int> plan_command(const Options& options) {
   const kv::KvPlan plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
   // Layers that no build can run are told first: their refusals say more than the family's name.
   if (plan.runnable()) RK_TRY(models::check_family(checkpoint.config));
-  if (const Status experts = models::check_experts(checkpoint.config); !experts.ok())
-    spdlog::warn("{}", experts.error().message);
   if (!options.cache.kv_calibration.empty())
     RK_TRY(weights::load_calibration(options.cache.kv_calibration, checkpoint));
-  Totals totals{.weights = weight_bytes(
-                    checkpoint, {options.weights.weight_bits, options.weights.weight_group}, ops),
-                .scratch = scratch_bytes(checkpoint.config, plan)};
+  Totals totals{.scratch = scratch_bytes(checkpoint.config, plan)};
+  if (const auto bytes = weight_bytes(
+          checkpoint, {options.weights.weight_bits, options.weights.weight_group}, ops)) {
+    totals.weights = bytes->all;
+    totals.active_weights =
+        bytes->active(checkpoint.config.experts_used, checkpoint.config.experts);
+  }
   RK_TRY(add_adapters(options.weights.adapters, checkpoint.config, plan, ops, totals));
   if (options.model.json) {
     for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
@@ -163,6 +169,11 @@ Result<int> plan_command(const Options& options) {
   } else {
     fmt::print("{}", kv::format_plan(plan));
     print_total("weights", totals.weights);
+    if (checkpoint.config.experts > 0)
+      print_total(fmt::format("  active for a token ({} of {} experts a layer)",
+                              checkpoint.config.experts_used, checkpoint.config.experts)
+                      .c_str(),
+                  totals.active_weights);
     if (totals.adapters) print_total("adapters", totals.adapters);
     print_total("scratch", totals.scratch);
   }

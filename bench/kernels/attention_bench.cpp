@@ -45,27 +45,32 @@ Exec& exec() {
   return exec;
 }
 
-// One layer's cache holding random rows, as many copies of them as are needed.
+// The caches of a model's layers, all with the same random rows. As many layers as it takes that
+// one has left the processor's caches when its turn comes again, as between two steps.
 struct Cache {
   KvGeometry geometry;
   Ops ops = cache_ops();
   int64_t page_bytes;
+  int64_t layer_bytes;
+  int64_t layers;
   Buffer storage;
   std::vector<PageRef> pages;
   std::vector<float> rows;  // [64, kv_heads * dim]
 
-  Cache(const Shape& shape, const KvCodec& k, const KvCodec& v, int64_t tokens)
+  Cache(const Shape& shape, const KvCodec& k, const KvCodec& v, int64_t tokens, bool many)
       : geometry{shape.kv_heads, shape.dim, shape.dim, k, v},
         page_bytes(static_cast<int64_t>(ops.kv_page_bytes(geometry))) {
     const int64_t count = tokens / kPageTokens;
-    storage = Buffer::allocate(page_bytes * count).value();
+    layer_bytes = page_bytes * count;
+    layers = many ? 1 + (int64_t{256} << 20) / layer_bytes : 1;
+    storage = Buffer::allocate(layer_bytes * layers).value();
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     rows.resize(size_t{kPageTokens} * shape.kv_heads * shape.dim);
     for (float& x : rows) x = normal(random);
     for (int32_t i = 0; i < count; ++i) pages.push_back({i, i});
     append(0, kPageTokens);
-    for (int64_t i = 1; i < count; ++i)
+    for (int64_t i = 1; i < count * layers; ++i)
       std::memcpy(storage.data() + i * page_bytes, storage.data(), page_bytes);
   }
 
@@ -112,7 +117,7 @@ double streaming_rate(size_t bytes) {
 
 void attention(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
   const int64_t depth = state.range(0), rows = state.range(1);
-  Cache cache(shape, k, v, depth);
+  Cache cache(shape, k, v, depth, rows == 1);
   std::vector<float> q(rows * shape.heads * shape.dim, 0.5f), out(q.size());
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
@@ -133,9 +138,13 @@ void attention(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
   p.scale = 1.0f / 16.0f;
   p.segments = &segment;
   p.n_segments = 1;
-  for (auto _ : state) run(cache.ops.attention, p, exec());
+  int64_t layer = 0;
+  for (auto _ : state) {
+    p.storage = cache.storage.data() + layer++ % cache.layers * cache.layer_bytes;
+    run(cache.ops.attention, p, exec());
+  }
   const double runs = static_cast<double>(state.iterations());
-  const double bytes = static_cast<double>(cache.storage.size());
+  const double bytes = static_cast<double>(cache.layer_bytes);
   state.counters["GB/s"] = benchmark::Counter(bytes * runs / 1e9, benchmark::Counter::kIsRate);
   if (rows == 1)
     state.counters["of_stream"] = benchmark::Counter(
@@ -149,7 +158,7 @@ void attention(benchmark::State& state, Shape shape, KvCodec k, KvCodec v) {
 // K's norm and RoPE in the append itself, or `apart` in a pass of their own before it.
 void append(benchmark::State& state, Shape shape, KvCodec k, KvCodec v, bool apart) {
   const int64_t rows = state.range(0), pairs = shape.dim / 2;
-  Cache cache(shape, k, v, kPageTokens);
+  Cache cache(shape, k, v, kPageTokens, /*many=*/false);
   const std::vector<float> weight(shape.dim, 1.25f), cos(rows * pairs, 0.6f), sin(cos.size(), 0.8f);
   const HeadTransform transform{
       .weight = weight.data(), .cos = cos.data(), .sin = sin.data(), .pairs = pairs};

@@ -46,15 +46,15 @@ Device& device() {
   return *device;
 }
 
-// Enough copies of a matrix that they do not stay in the L2 caches between two products: a model
-// reads all its other layers in between.
+// Enough copies of a matrix that they do not stay in the caches between two products, of which the
+// last may be shared and large: a model reads all its other layers in between.
 struct Matrices {
   DeviceBuffer buffer;
   std::vector<PackedTensor> tensors;
 
   Matrices(const Ops& ops, const Shape& shape) {
     const size_t bytes = (ops.weight_bytes(shape.spec, shape.n, shape.k) + 63) / 64 * 64;
-    const size_t copies = std::max<size_t>(1, (48u << 20) / bytes);
+    const size_t copies = std::max<size_t>(1, (256u << 20) / bytes);
     buffer = std::move(device().allocate(bytes * copies)).value();
     // Bytes that are ordinary numbers in every type of scale and weight: denormals are slow.
     std::mt19937_64 random(1);

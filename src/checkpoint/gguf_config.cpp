@@ -268,6 +268,38 @@ Status read_layers(const GgufFile& file, const ArchKeys& keys, ModelConfig& conf
   return {};
 }
 
+// Mixtures of experts: Qwen's and GPT-OSS. The converter writes no key for what the family implies.
+Status read_experts(const GgufFile& file, const ArchKeys& keys, ModelConfig& config) {
+  const std::string& arch = config.family;
+  config.experts = static_cast<int>(RK_TRY(keys.integer("expert_count", 1, kMostExperts)));
+  config.experts_used =
+      static_cast<int>(RK_TRY(keys.integer("expert_used_count", 1, config.experts)));
+  config.expert_renormalize = arch != "qwen2moe";
+  for (const char* key : {"expert_group_count", "expert_shared_count"})
+    if (RK_TRY(keys.integer(key, 0, kMostExperts, 0)) > 1)
+      return input_error("{}: {} is not supported for {}", file.name(), keys.key(key), arch);
+  if (const double scale = RK_TRY(keys.number("expert_weights_scale", 0.0, 1e6, 0.0));
+      scale != 0.0 && scale != 1.0)
+    return input_error("{}: {}: {} is not supported for {}", file.name(),
+                       keys.key("expert_weights_scale"), scale, arch);
+  const int64_t width = RK_TRY(keys.integer("expert_feed_forward_length", 0, kLargestWidth, 0));
+  config.expert_hidden = width > 0 ? width : config.ffn_hidden;
+  if (config.expert_hidden < 1)
+    return input_error("{}: the metadata lacks {}", file.name(),
+                       keys.key("expert_feed_forward_length"));
+  if (arch == "qwen2moe")
+    config.shared_expert_hidden =
+        RK_TRY(keys.integer("expert_shared_feed_forward_length", 1, kLargestWidth));
+  if (arch == "gpt-oss") {
+    config.expert_bias = config.attention_sinks = true;
+    config.activation = Activation::clamped_swiglu;
+    config.swiglu_alpha = 1.702f;
+    config.swiglu_limit = 7.0f;
+  }
+  for (LayerSpec& layer : config.layers) layer.experts = true;
+  return {};
+}
+
 // What single architectures have beside the common keys.
 Status read_family(const GgufFile& file, const ArchKeys& keys, ModelConfig& config) {
   const std::string& arch = config.family;
@@ -283,6 +315,8 @@ Status read_family(const GgufFile& file, const ArchKeys& keys, ModelConfig& conf
       if (layer.kind != LayerKind::sliding) layer.rope.rotary_dim = 0;
   } else if (arch == "smollm3") {  // every fourth layer; the format has no key for it
     for (size_t i = 3; i < config.layers.size(); i += 4) config.layers[i].rope.rotary_dim = 0;
+  } else if (arch == "qwen3moe" || arch == "qwen2moe" || arch == "gpt-oss") {
+    return read_experts(file, keys, config);
   } else if (arch == "mistral3") {
     config.query_scale_beta =
         static_cast<float>(RK_TRY(keys.number("attention.temperature_scale", 0.0, 1e6, 0.0)));
@@ -348,11 +382,15 @@ Result<ModelConfig> gguf_config(const GgufModel& model) {
       RK_TRY(keys.number("final_logit_softcapping", 0.0, 1e6, gemma2 ? 30.0 : 0.0)));
   const bool tied = gemma || arch == "cohere2";
   config.tied_embeddings = model.complete ? model.find_tensor("output.weight") == nullptr : tied;
-  config.qk_norm = arch == "gemma3" || arch == "qwen3" ||
+  config.qk_norm = arch == "gemma3" || arch == "qwen3" || arch == "qwen3moe" ||
                    model.find_tensor("blk.0.attn_q_norm.weight") != nullptr;
   config.attention_bias = model.find_tensor("blk.0.attn_q.bias") != nullptr;
   RK_TRY(read_family(file, keys, config));
   if (arch == "gemma4") RK_TRY(read_gguf_gemma4(model, config));
+  // The names of Hugging Face.
+  if (arch == "qwen3moe") config.family = "qwen3_moe";
+  if (arch == "qwen2moe") config.family = "qwen2_moe";
+  if (arch == "gpt-oss") config.family = "gpt_oss";
   return config;
 }
 

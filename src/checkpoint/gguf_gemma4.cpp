@@ -56,6 +56,7 @@ Status read_experts(const GgufFile& file, ModelConfig& config) {
   if (widths.empty())
     return input_error("{}: the metadata lacks gemma4.expert_feed_forward_length", file.name());
   config.expert_hidden = widths.front();
+  for (LayerSpec& layer : config.layers) layer.experts = true;
   return {};
 }
 

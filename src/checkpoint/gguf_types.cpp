@@ -26,7 +26,7 @@ constexpr GgufTensorType kTypes[] = {
     {26, "I32", 1, 4, SourceType::other},        {27, "I64", 1, 8, SourceType::other},
     {28, "F64", 1, 8, SourceType::other},        {29, "IQ1_M", 256, 56, SourceType::other},
     {30, "BF16", 1, 2, SourceType::bf16},        {34, "TQ1_0", 256, 54, SourceType::other},
-    {35, "TQ2_0", 256, 66, SourceType::other},   {39, "MXFP4", 32, 17, SourceType::other},
+    {35, "TQ2_0", 256, 66, SourceType::other},   {39, "MXFP4", 32, 17, SourceType::mxfp4},
     {40, "NVFP4", 64, 36, SourceType::other},    {41, "Q1_0", 128, 18, SourceType::other},
 };
 

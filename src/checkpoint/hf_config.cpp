@@ -42,6 +42,9 @@ constexpr FamilyDefaults kDefaults[] = {
     {"cohere2", 64, 0, 0, 256000, 22528, 8192, true, 1e-5},
     {"ministral", 32, 8, 0, 32000, 14336, 131072, false},
     {"ministral3", 32, 8, 128, 131072, 14336, 262144, false, 1e-5},
+    {"qwen3_moe", 32, 4, 0, 151936, 6144, 32768, false},
+    {"qwen2_moe", 16, 16, 0, 151936, 5632, 32768, false},
+    {"gpt_oss", 64, 8, 64, 201088, 2880, 131072, false, 1e-5},
 };
 
 FamilyDefaults defaults_of(const std::string& model_type) {
@@ -64,9 +67,10 @@ Status refuse_foreign_quantization(const JsonFields& outer, const JsonFields& te
     const auto quantization = RK_TRY(fields->object("quantization_config"));
     if (!quantization) continue;
     const auto method = RK_TRY(quantization->text("quant_method"));
-    if (method && *method != "mlx")
+    if (method && *method != "mlx" && *method != "mxfp4")
       return input_error(
-          "{}: quantization method \"{}\" is not supported; MLX affine, dense and GGUF weights are",
+          "{}: quantization method \"{}\" is not supported; MLX affine, MXFP4, dense and GGUF "
+          "weights are",
           quantization->where(), *method);
     if (!method && !quantization->has("bits"))
       return input_error("{}: expected quant_method, or bits and group_size as MLX writes them",
@@ -163,8 +167,10 @@ Result<ModelConfig> read_config(const Json& json) {
   auto tied = RK_TRY(text.boolean("tie_word_embeddings"));
   if (!tied) tied = RK_TRY(outer.boolean("tie_word_embeddings"));
   config.tied_embeddings = tied.value_or(defaults.tied);
-  config.qk_norm = config.family == "gemma3" || config.family == "qwen3";
-  config.attention_bias = RK_TRY(text.boolean("attention_bias")).value_or(false);
+  config.qk_norm =
+      config.family == "gemma3" || config.family == "qwen3" || config.family == "qwen3_moe";
+  config.attention_bias =
+      RK_TRY(text.boolean("attention_bias")).value_or(config.family == "gpt_oss");
 
   const HfRope rope = RK_TRY(read_hf_rope(text, config.family, head_dim, config.trained_context));
   config.layers.resize(static_cast<size_t>(layers));

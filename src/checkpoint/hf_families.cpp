@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/hf_experts.h"
 #include "checkpoint/limits.h"
 
 namespace ringkeep::checkpoint {
@@ -102,6 +103,8 @@ Status read_family(const JsonFields& text, ModelConfig& config) {
   if (family == "ministral3") return read_ministral3(text, config);
   if (family == "qwen2")
     config.attention_bias = true;  // of q, k and v; the class has no key for it
+  if (family == "qwen2_moe" || family == "qwen3_moe") return read_qwen_experts(text, config);
+  if (family == "gpt_oss") return read_gpt_oss(text, config);
   return {};
 }
 

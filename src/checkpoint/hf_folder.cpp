@@ -133,6 +133,7 @@ Result<Checkpoint> open_hf_folder(const std::string& folder, const OpenOptions& 
   if (!quantization.ok()) return in_folder(folder, std::move(quantization).error());
   RK_TRY(read_shards(folder, checkpoint.table));
   auto folded = fold_mlx_tensors(quantization.value(), checkpoint.table.tensors);
+  if (folded.ok()) folded = fold_mxfp4_tensors(checkpoint.table.tensors);
   if (!folded.ok()) return in_folder(folder, std::move(folded).error());
   return checkpoint;
 }

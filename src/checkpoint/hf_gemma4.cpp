@@ -103,6 +103,7 @@ Status read_experts(const JsonFields& text, ModelConfig& config) {
   config.experts = static_cast<int>(RK_TRY(needed("num_experts", kMostExperts)));
   config.experts_used = static_cast<int>(RK_TRY(needed("top_k_experts", config.experts)));
   config.expert_hidden = RK_TRY(needed("moe_intermediate_size", kLargestWidth));
+  for (LayerSpec& layer : config.layers) layer.experts = true;
   return {};
 }
 

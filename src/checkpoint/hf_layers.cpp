@@ -120,6 +120,7 @@ Result<std::vector<std::string>> windowed_types(const JsonFields& config, const 
     types.back() = "full_attention";
     return types;
   }
+  if (type == "gpt_oss") return periodic(layers, 2, 1, "sliding_attention");
   if (type == "gemma2") return periodic(layers, 2, 1, "sliding_attention");
   if (type == "cohere2" || type == "olmo3") return periodic(layers, 4, 3, "sliding_attention");
   const bool by_default = !type.starts_with("qwen");
@@ -155,6 +156,7 @@ Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
   int64_t window_default = model_type.starts_with("gemma3") ? 4096 : 0;
   for (const char* type : {"mistral", "ministral", "gemma2", "cohere2", "olmo3", "qwen2"})
     if (model_type == type) window_default = 4096;
+  if (model_type == "gpt_oss") window_default = 128;
   if (model_type.starts_with("gemma4"))
     window_default = model_type.starts_with("gemma4_unified") ? 1024 : 512;
   // null turns the window off; an absent key means the family's default.

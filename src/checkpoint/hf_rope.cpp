@@ -152,8 +152,7 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
       return input_error("{}: high_freq_factor {} must exceed low_freq_factor {}", fields.where(),
                          rope.high_freq_factor, rope.low_freq_factor);
   } else {
-    if (known && !RK_TRY(fields.boolean("truncate")).value_or(true))
-      return input_error("{}: yarn with truncate = false is not supported", fields.where());
+    rope.truncate = RK_TRY(fields.boolean("truncate")).value_or(true);
     RK_TRY(read_yarn(fields, rope));
   }
   return rope;
@@ -167,6 +166,7 @@ Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family,
   double theta = gemma3 ? 1e6 : 10000.0;
   if (family == "smollm3") theta = 2e6;
   if (family == "olmo3") theta = 500000.0;
+  if (family == "gpt_oss") theta = 150000.0;
   Defaults defaults{family, head_dim, std::min(context, kLongestContext - 1), 10000.0, 1.0, {}};
   defaults.theta = RK_TRY(config.number("rope_theta", 1.0, kLargestScale)).value_or(theta);
   defaults.partial_rotary = RK_TRY(config.number("partial_rotary_factor", 0.0, 1.0)).value_or(1.0);

@@ -54,8 +54,8 @@ Status SafetensorsWriter::write(std::span<const std::byte> bytes) {
 
 Status SafetensorsWriter::finish() {
   RK_CHECK(left_ == 0, "{} bytes were not written", left_);
-  const std::string digits = sum_.hex();
-  RK_TRY(file_.write_at(checksum_at_, std::as_bytes(std::span(digits))));
+  digits_ = sum_.hex();
+  RK_TRY(file_.write_at(checksum_at_, std::as_bytes(std::span(digits_))));
   return file_.commit();
 }
 

@@ -36,6 +36,7 @@ class SafetensorsWriter {
   Status write(std::span<const std::byte> bytes);
   // All bytes must have been written.
   Status finish();
+  const std::string& sha256() const { return digits_; }  // after finish(): the file's checksum
 
  private:
   explicit SafetensorsWriter(AtomicFile file) : file_(std::move(file)) {}
@@ -43,6 +44,7 @@ class SafetensorsWriter {
   Sha256 sum_;
   size_t checksum_at_ = 0;  // offset of its digits in the file
   size_t left_ = 0;         // bytes of tensors still to come
+  std::string digits_;
 };
 
 // Compares the checksum of a file that parse_safetensors() accepted. Errors (input) begin with

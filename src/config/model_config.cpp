@@ -48,8 +48,10 @@ double yarn_pair(const RopeSpec& rope, double rotations) {
 std::vector<float> rope_frequencies(const RopeSpec& rope) {
   const int pairs = rope.rotary_dim / 2;
   std::vector<float> result(static_cast<size_t>(pairs));
-  const double first = std::max(0.0, std::floor(yarn_pair(rope, rope.beta_fast)));
-  const double last = std::min(rope.rotary_dim - 1.0, std::ceil(yarn_pair(rope, rope.beta_slow)));
+  double first = yarn_pair(rope, rope.beta_fast), last = yarn_pair(rope, rope.beta_slow);
+  if (rope.truncate) first = std::floor(first), last = std::ceil(last);
+  first = std::max(0.0, first);
+  last = std::min(rope.rotary_dim - 1.0, last);
   for (int i = 0; i < pairs; ++i) {
     double frequency = std::pow(rope.theta, -2.0 * i / rope.rotary_dim);
     switch (rope.scaling) {

@@ -33,6 +33,7 @@ struct RopeSpec {
   double high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0;        // yarn
   double beta_slow = 1.0;         // yarn
+  bool truncate = true;           // yarn: the ends of the ramp are whole pairs
   double attention_factor = 1.0;  // multiplies cos and sin (yarn's mscale, longrope; 1 otherwise)
   std::vector<float> factors;     // per pair: frequency divided by it (GGUF rope_freqs); or empty
   // longrope: in place of `factors` beyond original_context; empty once settle_long_rope() chose.
@@ -54,9 +55,11 @@ struct LayerSpec {
   RopeSpec rope;
   int64_t ffn_hidden = 0;  // 0: ModelConfig::ffn_hidden
   bool v_from_k = false;   // no V projection: V is the K projection's output, before k's norm
+  bool experts = false;    // the feed-forward is a mixture of experts (Gemma 4: beside it)
 };
 
-enum class Activation { silu, gelu_tanh };
+// clamped_swiglu: gate * sigmoid(alpha * gate) * (up + 1), both cut off at swiglu_limit (GPT-OSS).
+enum class Activation { silu, gelu_tanh, clamped_swiglu };
 enum class NormKind { rms, layer };  // layer: the mean is taken off first; no bias
 
 struct ModelConfig {
@@ -84,9 +87,15 @@ struct ModelConfig {
   int64_t query_scale_context = 0;
   int64_t trained_context = 0;  // 0: unknown
   int64_t layer_embedding = 0;  // per-layer embeddings: channels of each layer; 0: none
-  int experts = 0;              // of each layer; 0: none
+  int experts = 0;              // of each layer that has some; 0: none
   int experts_used = 0;         // by a token
   int64_t expert_hidden = 0;
+  bool expert_renormalize = true;    // weights of the chosen experts sum to 1
+  bool expert_bias = false;          // router and experts carry biases
+  int64_t shared_expert_hidden = 0;  // Qwen 2: an expert of every token, behind a gate; 0: none
+  bool attention_sinks = false;      // a learned logit of each head takes part in the softmax
+  float swiglu_alpha = 0.0f;
+  float swiglu_limit = 0.0f;
   std::vector<LayerSpec> layers;
 };
 

@@ -36,7 +36,6 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   auto plan = RK_TRY(kv::make_plan(checkpoint.config, options.cache, ops));
   if (!plan.runnable()) return kv::refusal_error(plan);
   RK_TRY(models::check_family(checkpoint.config));
-  RK_TRY(models::check_experts(checkpoint.config));
   RK_TRY(calibrated_balance(options.cache, checkpoint));
   const auto adapters = RK_TRY(State::open_adapters(options, checkpoint.config));
   settle_long_rope(checkpoint.config, plan.max_length());
@@ -134,6 +133,7 @@ const kv::Store& Engine::store() const { return *state_->store; }
 const text::Tokenizer* Engine::tokenizer() const { return state_->tokenizer.get(); }
 size_t Engine::weight_bytes() const { return state_->model->weights().packed_bytes; }
 size_t Engine::decode_weight_bytes() const { return state_->model->weights().decode_bytes; }
+size_t Engine::expert_bytes() const { return state_->model->weights().expert_bytes; }
 size_t Engine::scratch_bytes() const {
   return state_->model->activation_bytes() + state_->exec.scratch_bytes() + state_->logits.size();
 }

@@ -155,6 +155,7 @@ class Engine {
   const text::Tokenizer* tokenizer() const;  // null when the checkpoint has none
   size_t weight_bytes() const;               // packed weights
   size_t decode_weight_bytes() const;        // weight bytes that one decode step reads
+  size_t expert_bytes() const;               // packed weights in matrices of experts
   size_t scratch_bytes() const;              // activations and kernel scratch
   const std::vector<AdapterInfo>& adapters() const;
   size_t adapter_bytes() const;  // factors of all adapters

@@ -46,8 +46,9 @@ Result<int64_t> Engine::submit(Request request) {
   const int64_t before = request.after ? s.store->snapshot_length(*request.after) : 0;
   const int64_t prompt = before + static_cast<int64_t>(request.tokens.size());
   const int64_t context = s.context_limit();
-  if (prompt > context)
-    return input_error("the prompt has {} tokens, the context (--ctx) holds {}", prompt, context);
+  if (prompt + (request.max_tokens != 0 ? 1 : 0) > context)
+    return input_error("the prompt has {} tokens, the context (--ctx) holds {}{}", prompt, context,
+                       request.max_tokens != 0 ? " with the reply" : "");
   if (request.after && request.sampling.repetition_penalty != 1.0f)
     return make_error(ErrorKind::usage,
                       "repetition_penalty {}: the {} tokens of the loaded cache are not known",
@@ -165,8 +166,8 @@ std::vector<Engine::State::Part> Engine::State::plan_step() {
   std::vector<Part> parts;
   for (const auto& entry : schedule(jobs, max_rows).entries)
     parts.push_back({find(entry.id), entry.rows, entry.sample});
-  std::ranges::stable_partition(parts,
-                                [](const Part& part) { return !part.generation->prefilling(); });
+  std::stable_partition(parts.begin(), parts.end(),
+                        [](const Part& part) { return !part.generation->prefilling(); });
   // Rows of one adapter together, within those that decode and within the prompts.
   if (!adapters.empty())
     std::ranges::stable_sort(parts, {}, [](const Part& part) {

@@ -229,12 +229,18 @@ ExprId Automaton::canonical_expr(ExprId id, uint32_t bytes) {
       children.push_back(canonical_expr(pool_.children(id)[i], bytes));
     out = pool_.either(children);
   } else {
+    // Alternatives share the ends of their chains: each is looked at once.
     std::vector<ExprId> chain;
     ExprId rest = id;
-    for (; pool_[rest].kind == Kind::concat; rest = pool_[rest].b)
-      chain.push_back(canonical_expr(pool_[rest].a, bytes));
+    for (; pool_[rest].kind == Kind::concat && !canonical_exprs_.contains(rest);
+         rest = pool_[rest].b)
+      chain.push_back(rest);
     out = canonical_expr(rest, bytes);
-    for (size_t i = chain.size(); i-- > 0;) out = pool_.concat(chain[i], out);
+    for (size_t i = chain.size(); i-- > 0;) {
+      out = pool_.concat(canonical_expr(pool_[chain[i]].a, bytes), out);
+      canonical_exprs_.emplace(chain[i], out);
+    }
+    return out;
   }
   canonical_exprs_.emplace(id, out);
   return out;

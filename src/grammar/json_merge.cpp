@@ -337,6 +337,7 @@ Status SchemaDocument::add_object(const Place& place, Keywords& into) const {
   if (const auto found = schema.find("properties"); found != schema.end()) {
     if (!found->is_object())
       return schema_error(at("properties"), "an object of schemas", brief(*found));
+    into.names_properties = true;
     for (const auto& [name, value] : found->items())
       mine.emplace_back(name, Place{&value, child(at("properties"), name)});
     work_ += mine.size() + into.properties.size();

@@ -50,10 +50,11 @@ struct Keywords {
   bool more_items = true;
 
   std::vector<std::pair<std::string, Conjunction>> properties;  // in order
-  std::set<std::string> forbidden;                              // properties that must not be there
-  std::vector<std::string> required;                            // in order
-  bool additional = true;         // further properties, which are as below
-  bool additional_named = false;  // `additionalProperties` was written
+  bool names_properties = false;      // there is a keyword `properties`, though it may be empty
+  std::set<std::string> forbidden;    // properties that must not be there
+  std::vector<std::string> required;  // in order
+  bool additional = true;             // further properties, which are as below
+  bool additional_named = false;      // `additionalProperties` was written
   Conjunction additional_as;
   uint32_t min_properties = 0, max_properties = UINT32_MAX;
 
@@ -62,8 +63,8 @@ struct Keywords {
   std::string pointer;                      // of the first schema, for messages
 
   bool has_object_keywords() const {
-    return !properties.empty() || !forbidden.empty() || !required.empty() || additional_named ||
-           min_properties > 0 || max_properties != UINT32_MAX;
+    return names_properties || !properties.empty() || !forbidden.empty() || !required.empty() ||
+           additional_named || min_properties > 0 || max_properties != UINT32_MAX;
   }
   bool has_array_keywords() const {
     return min_items > 0 || max_items != UINT32_MAX || !prefix.empty() || !items.empty() ||

@@ -445,7 +445,7 @@ Result<std::optional<SchemaCompiler::Members>> SchemaCompiler::members_of(
   for (size_t i = 0; i < keywords.properties.size(); ++i) index[keywords.properties[i].first] = i;
   const bool may_have_more = keywords.additional;
   const bool offers_more =
-      may_have_more && (keywords.additional_named || keywords.properties.empty());
+      may_have_more && (keywords.additional_named || !keywords.names_properties);
   Members out{.named = keywords.properties,
               .required = std::vector<bool>(keywords.properties.size(), false),
               .more = offers_more};

@@ -21,11 +21,28 @@ class Gemma4 final : public Decoder {
   void before_layers(Step& step) override;
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
   void add_layer_embedding(int index, const weights::LayerWeights& w, Step& step);
+  void add_experts(const weights::LayerWeights& w, Step& step);
 
   std::vector<float> table_rows_;  // [kTableRows, layers * layer_embedding] on the host
 };
 
 class Llama final : public Decoder {  // and Mistral, Ministral 3, Qwen 2 and 3, Phi-3, SmolLM 3
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+};
+
+class QwenMoe final : public Decoder {  // Qwen 2 and 3 with experts
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+};
+
+class GptOss final : public Decoder {
  public:
   using Decoder::Decoder;
 

@@ -64,10 +64,9 @@ struct ModelOptions {
 
 // Families that this build can run, and whether `family` is one of them.
 std::vector<std::string> families();
-Status check_family(const ModelConfig& config);   // input error with the list of known families
-Status check_experts(const ModelConfig& config);  // input error: known, planned, not yet runnable
+Status check_family(const ModelConfig& config);  // input error with the list of known families
 
-// Loads the weights. Errors: see weights/, and the checks above. The checkpoint outlives the model.
+// Loads the weights. Errors: see weights/, and the check above. The checkpoint outlives the model.
 Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoint,
                                           const ModelOptions& options, const kernels::Ops& ops,
                                           kernels::Device& device);

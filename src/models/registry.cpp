@@ -22,11 +22,12 @@ struct Entry {
   std::unique_ptr<Model> (*make)(Parts);
 };
 constexpr Entry kFamilies[] = {
-    {"gemma3", make<Gemma3>},   {"gemma4", make<Gemma4>},    {"llama", make<Llama>},
-    {"mistral", make<Llama>},   {"qwen3", make<Llama>},      {"qwen2", make<Llama>},
-    {"gemma2", make<Gemma3>},   {"phi3", make<Llama>},       {"smollm3", make<Llama>},
-    {"olmo2", make<Olmo>},      {"olmo3", make<Olmo>},       {"cohere2", make<Cohere2>},
-    {"ministral", make<Llama>}, {"ministral3", make<Llama>}, {"mistral3", make<Llama>}};
+    {"gemma3", make<Gemma3>},     {"gemma4", make<Gemma4>},     {"llama", make<Llama>},
+    {"mistral", make<Llama>},     {"qwen3", make<Llama>},       {"qwen2", make<Llama>},
+    {"gemma2", make<Gemma3>},     {"phi3", make<Llama>},        {"smollm3", make<Llama>},
+    {"olmo2", make<Olmo>},        {"olmo3", make<Olmo>},        {"cohere2", make<Cohere2>},
+    {"qwen3_moe", make<QwenMoe>}, {"qwen2_moe", make<QwenMoe>}, {"gpt_oss", make<GptOss>},
+    {"ministral", make<Llama>},   {"ministral3", make<Llama>},  {"mistral3", make<Llama>}};
 
 const Entry* find(const std::string& family) {
   for (const auto& entry : kFamilies)
@@ -49,20 +50,10 @@ Status check_family(const ModelConfig& config) {
   return {};
 }
 
-Status check_experts(const ModelConfig& config) {
-  if (config.experts > 0)
-    return input_error(
-        "model family '{}' with {} experts a layer, {} of them for a token, cannot run yet: its "
-        "dense models can",
-        config.family, config.experts, config.experts_used);
-  return {};
-}
-
 Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoint,
                                           const ModelOptions& options, const kernels::Ops& ops,
                                           kernels::Device& device) {
   RK_TRY(check_family(checkpoint.config));
-  RK_TRY(check_experts(checkpoint.config));
   auto weights = RK_TRY(weights::load_decoder(checkpoint, options.pack, ops, device));
   auto activations = RK_TRY(Activations::allocate(checkpoint.config, options.max_rows, device));
   auto ropes = RK_TRY(RopeTables::create(checkpoint.config, options.max_rows, device));

@@ -7,6 +7,8 @@
 namespace ringkeep::prompt {
 namespace {
 
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 }  // namespace
@@ -43,11 +45,18 @@ ReplyDelta ReplyParser::push(std::string_view text) {
   if (format_.reasoning == ReasoningFormat::none && call_marks_.empty())
     return {.content = std::string(text)};
   input_ += text;
+  // The last one may stand for the first bytes of a character, where the reply is cut in a mark.
+  const bool unfinished = input_.ends_with(kReplacement);
+  if (unfinished) input_.resize(input_.size() - kReplacement.size());
   run();
+  if (unfinished) input_ = kReplacement;
   return std::exchange(delta_, {});
 }
 
 ReplyDelta ReplyParser::finish(bool cut) {
+  const bool in_mark = reader_ != nullptr || !std::all_of(held_.begin(), held_.end(), is_space);
+  if (cut && in_mark) input_.clear();
+  run();
   while (reader_ != nullptr) {  // each turn hands on at least the mark that began the calls
     close_calls(reader_->end(*this, cut));
     run();

@@ -1,6 +1,8 @@
 #include "quant/gguf_blocks.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "base/dtype.h"
@@ -144,6 +146,17 @@ void q6_k(const uint8_t* __restrict in,
   *out.supers = load_f16(in + 208);
 }
 
+// A power of two in the bias of a float, halved since levels are doubled; 255 is no number.
+float load_e8m0_half(uint8_t exponent) {
+  return exponent == 255 ? std::numeric_limits<float>::quiet_NaN()
+                         : std::ldexp(1.0f, exponent - 128);
+}
+
+void mxfp4(const uint8_t* __restrict in, const BlockOut& out) {
+  *out.scales = load_e8m0_half(in[0]);
+  nibbles(in + 1, 16, out.codes);
+}
+
 using Decode = void (*)(const uint8_t*, const BlockOut&);
 
 Decode decoder(SourceType type) {
@@ -158,11 +171,20 @@ Decode decoder(SourceType type) {
     case SourceType::q4_k: return q4_k;
     case SourceType::q5_k: return q5_k;
     case SourceType::q6_k: return q6_k;
+    case SourceType::mxfp4: return mxfp4;
     default: return nullptr;
   }
 }
 
 }  // namespace
+
+WeightSpec mxfp4_spec() {
+  return {WeightKind::symmetric, 4, 32, kE2m1Zero, ScaleKind::bf16, CodeKind::e2m1};
+}
+
+void decode_e8m0_half(const std::byte* in, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = load_e8m0_half(uint8_t(in[i]));
+}
 
 BlockFormat block_format(SourceType type) {
   constexpr auto kSymmetric = WeightKind::symmetric;
@@ -179,6 +201,7 @@ BlockFormat block_format(SourceType type) {
     case SourceType::q4_k: return {{kAffine, 4, 32, 0, kTwoLevel}, 256, 144};
     case SourceType::q5_k: return {{kAffine, 5, 32, 0, kTwoLevel}, 256, 176};
     case SourceType::q6_k: return {{kSymmetric, 6, 16, 32, kTwoLevel}, 256, 210};
+    case SourceType::mxfp4: return {mxfp4_spec(), 32, 17};
     default: return {};
   }
 }

@@ -41,17 +41,28 @@ bool mlx_bits(int bits) {
 }
 bool mlx_group(int group) { return group == 32 || group == 64 || group == 128; }
 
+bool is_mlx(SourceType type) {
+  return type == SourceType::mlx_affine || type == SourceType::mlx_mxfp4;
+}
+size_t scale_size(const SourceTensor& tensor) {  // bytes of a scale of an MLX type
+  return tensor.type == SourceType::mlx_mxfp4 ? 1 : dense_size(tensor.scale_type);
+}
+
 // Codes of `bits` bits follow each other from the lowest bit of the first byte upwards; on little
 // endian files the u32 words that MLX declares make no difference. [rows, cols] either side.
 void decode_mlx(const SourceTensor& tensor, int64_t row0, WeightRows& out) {
   const int64_t groups = out.cols / tensor.group;
-  const size_t scale_bytes = dense_size(tensor.scale_type);
+  const size_t scale_bytes = scale_size(tensor);
   out.scales.resize(size_t(out.rows * groups));
-  out.biases.resize(size_t(out.rows * groups));
-  dense_to_float(tensor.scale_type, tensor.scales + size_t(row0 * groups) * scale_bytes,
-                 out.rows * groups, out.scales.data());
-  dense_to_float(tensor.scale_type, tensor.biases + size_t(row0 * groups) * scale_bytes,
-                 out.rows * groups, out.biases.data());
+  const std::byte* scales = tensor.scales + size_t(row0 * groups) * scale_bytes;
+  if (tensor.type == SourceType::mlx_mxfp4) {
+    decode_e8m0_half(scales, out.rows * groups, out.scales.data());
+  } else {
+    out.biases.resize(size_t(out.rows * groups));
+    dense_to_float(tensor.scale_type, scales, out.rows * groups, out.scales.data());
+    dense_to_float(tensor.scale_type, tensor.biases + size_t(row0 * groups) * scale_bytes,
+                   out.rows * groups, out.biases.data());
+  }
 
   const int64_t codes = out.rows * out.cols;
   const auto* in = reinterpret_cast<const uint8_t*>(tensor.data) +
@@ -68,6 +79,26 @@ void decode_mlx(const SourceTensor& tensor, int64_t row0, WeightRows& out) {
     out.codes[i] = uint8_t(window & mask);
     window >>= tensor.bits;
     have -= tensor.bits;
+  }
+}
+
+// The scales (and biases) of an MLX tensor from `rows` rows further on.
+void move_scales(int64_t rows, SourceTensor& tensor) {
+  if (!is_mlx(tensor.type)) return;
+  const size_t bytes = size_t(rows * (tensor.cols() / tensor.group)) * scale_size(tensor);
+  tensor.scales += bytes;
+  if (tensor.biases != nullptr) tensor.biases += bytes;
+}
+
+// Rows of a dense matrix that is stored as [cols, rows].
+void decode_transposed(const SourceTensor& tensor, int64_t row0, WeightRows& out) {
+  const size_t size = dense_size(tensor.type);
+  out.dense.resize(size_t(out.rows * out.cols));
+  std::vector<float> column(size_t(out.rows), 0.0f);
+  for (int64_t c = 0; c < out.cols; ++c) {
+    dense_to_float(tensor.type, tensor.data + size_t(c * tensor.rows() + row0) * size, out.rows,
+                   column.data());
+    for (int64_t r = 0; r < out.rows; ++r) out.dense[size_t(r * out.cols + c)] = column[size_t(r)];
   }
 }
 
@@ -88,7 +119,9 @@ const char* source_type_name(SourceType type) {
     case SourceType::q4_k: return "Q4_K";
     case SourceType::q5_k: return "Q5_K";
     case SourceType::q6_k: return "Q6_K";
+    case SourceType::mxfp4: return "MXFP4";
     case SourceType::mlx_affine: return "MLX affine";
+    case SourceType::mlx_mxfp4: return "MLX MXFP4";
     case SourceType::other: return "unsupported";
   }
   return "?";
@@ -129,6 +162,14 @@ Result<WeightSpec> spec_of(const SourceTensor& tensor) {
       return WeightSpec{WeightKind::affine, tensor.bits, tensor.group, 0,
                         scale_kind(tensor.scale_type)};
     }
+    case SourceType::mlx_mxfp4: {
+      if (tensor.bits != 4 || tensor.group != 32 || cols % 32 != 0 || tensor.scales == nullptr)
+        return input_error(
+            "tensor {}: expected MXFP4 of 4 bits in groups of 32 with scales, found {} bits in "
+            "groups of {} for {} columns",
+            tensor.name, tensor.bits, tensor.group, cols);
+      return mxfp4_spec();
+    }
     default: break;
   }
   const BlockFormat format = block_format(tensor.type);
@@ -150,8 +191,12 @@ WeightRows decode_rows(const SourceTensor& tensor, int64_t row0, int64_t count) 
   out.spec = *spec;
   out.rows = count;
   out.cols = tensor.cols();
-  if (tensor.type == SourceType::mlx_affine) {
+  if (is_mlx(tensor.type)) {
     decode_mlx(tensor, row0, out);
+    return out;
+  }
+  if (tensor.transposed) {
+    decode_transposed(tensor, row0, out);
     return out;
   }
   const std::byte* data = tensor.data + size_t(row0) * source_row_bytes(tensor.type, out.cols);
@@ -174,12 +219,18 @@ SourceTensor rows_of(const SourceTensor& tensor, int64_t row0, int64_t count) {
   const size_t row_bytes = tensor.bytes / size_t(rows);
   out.data += size_t(row0) * row_bytes;
   out.bytes = size_t(count) * row_bytes;
-  if (tensor.type == SourceType::mlx_affine) {
-    const size_t scale_bytes =
-        size_t(row0 * (tensor.cols() / tensor.group)) * dense_size(tensor.scale_type);
-    out.scales += scale_bytes;
-    out.biases += scale_bytes;
-  }
+  move_scales(row0, out);
+  return out;
+}
+
+SourceTensor matrix_of(const SourceTensor& stack, int64_t index) {
+  RK_CHECK(stack.shape.size() == 3 && index >= 0 && index < stack.shape[0], "matrix {} of {}",
+           index, stack.name);
+  SourceTensor out = stack;
+  out.shape.erase(out.shape.begin());
+  out.bytes = stack.bytes / size_t(stack.shape[0]);
+  out.data += size_t(index) * out.bytes;
+  move_scales(index * out.shape[0], out);
   return out;
 }
 

@@ -25,7 +25,9 @@ enum class SourceType : uint8_t {
   q4_k,
   q5_k,
   q6_k,        // GGUF, super-blocks of 256
+  mxfp4,       // GGUF, blocks of 32: an E8M0 scale and E2M1 codes
   mlx_affine,  // codes in u32 words plus scales and biases
+  mlx_mxfp4,   // E2M1 codes, and E8M0 scales apart (also Hugging Face's blocks and scales)
   other,       // known to the file format, not usable as a weight
 };
 const char* source_type_name(SourceType type);  // "Q5_0", "BF16", "MLX affine", ...
@@ -38,7 +40,9 @@ struct SourceTensor {
   const std::byte* data = nullptr;  // in a mapped file
   size_t bytes = 0;
   int file = 0;  // index into TensorTable::files
-  // mlx_affine only: [rows, cols / group] each
+  // Dense only: stored as [cols, rows].
+  bool transposed = false;
+  // mlx types only: [rows, cols / group] each; mlx_mxfp4 has no biases, bits 4, group 32
   int bits = 0;
   int group = 0;
   const std::byte* scales = nullptr;
@@ -60,6 +64,9 @@ WeightRows decode_rows(const SourceTensor& tensor, int64_t row0, int64_t count);
 // Rows [row0, row0 + count) as a tensor of its own, over the same memory. A vector's elements count
 // as rows.
 SourceTensor rows_of(const SourceTensor& tensor, int64_t row0, int64_t count);
+
+// Matrix `index` of a stack [count, rows, cols], over the same memory.
+SourceTensor matrix_of(const SourceTensor& stack, int64_t index);
 
 // Bytes of one row of this type with `cols` columns, or 0 when the block does not divide cols.
 size_t source_row_bytes(SourceType type, int64_t cols);

@@ -36,8 +36,10 @@ std::string describe(const WeightSpec& spec) {
     case WeightKind::symmetric:
     case WeightKind::affine:
       return fmt::format("{}-bit {}, groups of {}, {}", spec.bits,
-                         spec.kind == WeightKind::symmetric ? "symmetric" : "affine", spec.group,
-                         scale_name(spec.scale));
+                         spec.codes == CodeKind::e2m1         ? "e2m1"
+                         : spec.kind == WeightKind::symmetric ? "symmetric"
+                                                              : "affine",
+                         spec.group, scale_name(spec.scale));
   }
   return "?";
 }
@@ -64,8 +66,8 @@ void dequantize(const WeightRows& rows, float* out) {
                                      : rows.biases[at];
       const int64_t begin = r * rows.cols + g * spec.group;
       for (int64_t i = begin; i < begin + spec.group; ++i) {
-        out[i] = affine ? scale * float(rows.codes[i]) + bias
-                        : scale * float(int(rows.codes[i]) - spec.zero);
+        const int code = spec.codes == CodeKind::e2m1 ? kE2m1Levels[rows.codes[i]] : rows.codes[i];
+        out[i] = affine ? scale * float(code) + bias : scale * float(code - spec.zero);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "weights/experts.h"
 #include "weights/fused.h"
 #include "weights/leftovers.h"
 #include "weights/names.h"
@@ -54,6 +55,31 @@ class Loader {
     RK_TRY(quant::spec_of(*source));
     out = MappedTable(*source);
     return {};
+  }
+
+  // A required matrix of one row, which GGUF files store as a vector.
+  Status row(Part part, int layer, int64_t cols, OwnedTensor& out) {
+    const auto* found = find(part, layer, ".weight");
+    const bool vector = found != nullptr && found->shape.size() == 1;
+    quant::SourceTensor source = *RK_TRY(required(
+        part, layer, ".weight", vector ? std::vector{cols} : std::vector{int64_t{1}, cols}));
+    source.shape = {1, cols};
+    out = RK_TRY(pack_matrix(source, file_of(source), {}, options_, ops_, device_));
+    packed_bytes += out.buffer.size();
+    show_progress();
+    return {};
+  }
+
+  // The stacks and biases of a layer's experts.
+  Status experts(int layer, ExpertWeights& out) {
+    const ExpertSources sources = RK_TRY(find_experts(checkpoint_, prefix_, layer));
+    for (const std::string& name : sources.names) {
+      used_.insert(name);
+      read_.insert(checkpoint_.table.find(name));
+    }
+    RK_TRY(stack(sources.gate, out.gate, out.gate_bias));
+    RK_TRY(stack(sources.up, out.up, out.up_bias));
+    return stack(sources.down, out.down, out.down_bias);
   }
 
   // row_lengths() of a required matrix behind the norm weights `input` [cols].
@@ -134,8 +160,18 @@ class Loader {
   }
 
   size_t packed_bytes = 0;
+  size_t expert_bytes = 0;
 
  private:
+  Status stack(const ExpertMatrices& matrices, OwnedStack& out, OwnedVector& bias) {
+    out = RK_TRY(pack_stack(matrices.experts, checkpoint_.table.files, matrices.order, options_,
+                            ops_, device_));
+    packed_bytes += out.buffer.size();
+    expert_bytes += out.buffer.size();
+    show_progress();
+    return matrices.bias.empty() ? Status() : keep(matrices.bias, bias);
+  }
+
   const quant::SourceTensor* find(Part part, int layer, const char* suffix) {
     const std::string name = part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix;
     used_.insert(name);
@@ -234,6 +270,32 @@ Status load_layer_embedding(Loader& loader, const ModelConfig& config, int index
   return loader.vector(Part::layer_proj_norm, index, hidden, layer.layer_proj_norm);
 }
 
+// A mixture of experts, with what Gemma 4 has around it.
+Status load_experts(Loader& loader, const ModelConfig& config, int index, LayerWeights& layer) {
+  const int64_t hidden = config.hidden;
+  ExpertWeights& experts = layer.experts;
+  RK_TRY(loader.matrix(Part::router, index, config.experts, hidden, experts.router));
+  if (config.expert_bias)
+    RK_TRY(loader.keep(RK_TRY(loader.values(Part::router, index, ".bias", config.experts)),
+                       experts.router_bias));
+  RK_TRY(loader.experts(index, experts));
+  if (const int64_t width = config.shared_expert_hidden; width > 0) {
+    RK_TRY(loader.row(Part::shared_router, index, hidden, experts.shared_router));
+    RK_TRY(loader.matrix(Part::shared_gate, index, width, hidden, experts.shared_gate));
+    RK_TRY(loader.matrix(Part::shared_up, index, width, hidden, experts.shared_up));
+    RK_TRY(loader.matrix(Part::shared_down, index, hidden, width, experts.shared_down));
+  }
+  if (config.family != "gemma4") return {};
+  auto norm = RK_TRY(loader.values(Part::router_norm, index, "", hidden));
+  for (float& value : norm) value /= std::sqrt(static_cast<float>(hidden));
+  RK_TRY(loader.keep(norm, experts.router_norm));
+  RK_TRY(loader.keep(RK_TRY(loader.values(Part::expert_scale, index, "", config.experts)),
+                     experts.scale));
+  RK_TRY(loader.vector(Part::post_ffn_norm_1, index, hidden, layer.post_ffn_norm_1));
+  RK_TRY(loader.vector(Part::pre_ffn_norm_2, index, hidden, layer.pre_ffn_norm_2));
+  return loader.vector(Part::post_ffn_norm_2, index, hidden, layer.post_ffn_norm_2);
+}
+
 Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int index,
                   LayerWeights& layer, std::vector<float>& balance) {
   const ModelConfig& config = checkpoint.config;
@@ -272,10 +334,15 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   if (layer.v) RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
   RK_TRY(loader.bias(Part::o, index, hidden, layer.o_bias));
   if (norms.ffn) RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
-  const int64_t ffn = ffn_hidden_of(config, spec);
-  RK_TRY(loader.matrix(Part::gate, index, ffn, hidden, layer.gate));
-  RK_TRY(loader.matrix(Part::up, index, ffn, hidden, layer.up));
-  RK_TRY(loader.matrix(Part::down, index, hidden, ffn, layer.down));
+  if (config.attention_sinks)
+    RK_TRY(loader.keep(RK_TRY(loader.values(Part::sinks, index, "", spec.heads)), layer.sinks));
+  if (spec.experts) RK_TRY(load_experts(loader, config, index, layer));
+  if (!spec.experts || config.family == "gemma4") {
+    const int64_t ffn = ffn_hidden_of(config, spec);
+    RK_TRY(loader.matrix(Part::gate, index, ffn, hidden, layer.gate));
+    RK_TRY(loader.matrix(Part::up, index, ffn, hidden, layer.up));
+    RK_TRY(loader.matrix(Part::down, index, hidden, ffn, layer.down));
+  }
   if (norms.post_attn)
     RK_TRY(loader.vector(Part::post_attn_norm, index, hidden, layer.post_attn_norm));
   if (norms.post_ffn)
@@ -322,31 +389,52 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
         load_layer(loader, checkpoint, static_cast<int>(i), weights.layers[i], weights.balance[i]));
   RK_TRY(config.family == "gemma4" ? loader.refuse_unread() : loader.refuse_leftovers());
   weights.packed_bytes = loader.packed_bytes;
-  weights.decode_bytes =
-      weights.packed_bytes - (weights.lm_head ? weights.embedding.buffer.size() : 0);
+  weights.expert_bytes = loader.expert_bytes;
+  if (config.experts > 0)
+    weights.active_expert_bytes = loader.expert_bytes / static_cast<size_t>(config.experts) *
+                                  static_cast<size_t>(config.experts_used);
+  weights.decode_bytes = weights.packed_bytes -
+                         (weights.lm_head ? weights.embedding.buffer.size() : 0) -
+                         (weights.expert_bytes - weights.active_expert_bytes);
   return weights;
 }
 
-Result<size_t> packed_bytes(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
-                            const kernels::Ops& ops) {
-  size_t total = 0;
+Result<PackedBytes> packed_bytes(const checkpoint::Checkpoint& checkpoint,
+                                 const PackOptions& options, const kernels::Ops& ops) {
+  PackedBytes total;
   const Leftovers leftovers(checkpoint);
   const std::string prefix = find_prefix(checkpoint.table, checkpoint.format);
   const auto name_of = [&](Part part, size_t layer) {
     return part_name(part, static_cast<int>(layer), checkpoint.config, checkpoint.format, prefix);
   };
   const std::string mapped = name_of(Part::layer_embedding, 0) + ".weight";
+  std::set<std::string> expert_names, single_rows;
+  for (size_t i = 0; i < checkpoint.config.layers.size(); ++i) {
+    if (!checkpoint.config.layers[i].experts) continue;
+    single_rows.insert(name_of(Part::shared_router, i) + ".weight");
+    const ExpertSources sources = RK_TRY(find_experts(checkpoint, prefix, static_cast<int>(i)));
+    expert_names.insert(sources.names.begin(), sources.names.end());
+    for (const ExpertMatrices* part : {&sources.gate, &sources.up, &sources.down}) {
+      const quant::SourceTensor& one = part->experts.front();
+      const int64_t rows =
+          part->order.empty() ? one.rows() : static_cast<int64_t>(part->order.size());
+      const auto spec = RK_TRY(packed_spec(one, options));
+      total.experts += ops.weight_bytes(spec, rows, one.cols()) * part->experts.size();
+      total.all += part->bias.size() * sizeof(float);
+    }
+  }
+  total.all += total.experts;
   std::set<std::string> factors;  // one number in the file, one for each channel in memory
   for (size_t i = 0; i < checkpoint.config.layers.size(); ++i)
     factors.insert(name_of(Part::out_scale, i) + out_scale_suffix(checkpoint));
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
-    if (name == mapped || leftovers.contains(name)) continue;
-    if (tensor.shape.size() == 2) {
+    if (name == mapped || expert_names.contains(name) || leftovers.contains(name)) continue;
+    if (tensor.shape.size() == 2 || single_rows.contains(name)) {
       const auto spec = RK_TRY(packed_spec(tensor, options));
-      total += ops.weight_bytes(spec, tensor.rows(), tensor.cols());
+      total.all += ops.weight_bytes(spec, tensor.rows(), tensor.cols());
     } else {
       const int64_t size = factors.contains(name) ? checkpoint.config.hidden : tensor.cols();
-      total += static_cast<size_t>(size) * sizeof(float);
+      total.all += static_cast<size_t>(size) * sizeof(float);
     }
   }
   return total;

@@ -11,6 +11,19 @@
 
 namespace ringkeep::weights {
 
+// A mixture of experts.
+struct ExpertWeights {
+  OwnedTensor router;         // [experts, hidden]
+  OwnedVector router_bias;    // [experts]
+  OwnedVector router_norm;    // [hidden] Gemma 4: of the norm before it, / sqrt(hidden)
+  OwnedVector scale;          // [experts] Gemma 4
+  OwnedStack gate, up, down;  // [experts][expert_hidden, hidden], ..., transposed
+  OwnedVector gate_bias, up_bias, down_bias;  // [experts, outputs]
+  OwnedTensor shared_router;                  // [1, hidden] Qwen 2
+  OwnedTensor shared_gate, shared_up, shared_down;
+  explicit operator bool() const { return gate.stack.count > 0; }
+};
+
 // Matrices are [outputs, inputs]. Optional parts are empty where the family has none.
 struct LayerWeights {
   OwnedVector attn_norm;   // [hidden]
@@ -27,6 +40,9 @@ struct LayerWeights {
   OwnedTensor layer_gate, layer_proj;
   OwnedVector layer_proj_norm;
   OwnedVector out_scale;  // [hidden], one value: multiplies the layer's output
+  OwnedVector sinks;      // [heads]
+  ExpertWeights experts;  // in place of gate, up, down; Gemma 4: beside them
+  OwnedVector post_ffn_norm_1, pre_ffn_norm_2, post_ffn_norm_2;  // [hidden] Gemma 4
 };
 
 struct DecoderWeights {
@@ -41,7 +57,9 @@ struct DecoderWeights {
   std::vector<LayerWeights> layers;
   KeyBalance balance;       // [layers] without data, from q and k norms; empty where there are none
   size_t packed_bytes = 0;  // of all matrices and vectors
-  size_t decode_bytes = 0;  // read by one decode step
+  size_t decode_bytes = 0;  // read by one decode step: all but experts that a token does not use
+  size_t expert_bytes = 0;  // of packed_bytes, in matrices of experts
+  size_t active_expert_bytes = 0;  // of these, read for one token
 
   const kernels::PackedTensor& head() const { return lm_head ? lm_head.tensor : embedding.tensor; }
 };
@@ -54,7 +72,17 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
                                     kernels::Device& device);
 
 // Bytes that the packed weights would take, from the tensor table alone.
-Result<size_t> packed_bytes(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
-                            const kernels::Ops& ops);
+struct PackedBytes {
+  size_t all = 0;
+  size_t experts = 0;  // of all, in matrices of experts
+  // Of all, what is held for one token: `used` of `count` experts.
+  size_t active(int used, int count) const {
+    return count > 0
+               ? all - experts + experts / static_cast<size_t>(count) * static_cast<size_t>(used)
+               : all;
+  }
+};
+Result<PackedBytes> packed_bytes(const checkpoint::Checkpoint& checkpoint,
+                                 const PackOptions& options, const kernels::Ops& ops);
 
 }  // namespace ringkeep::weights

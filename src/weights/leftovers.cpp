@@ -1,7 +1,6 @@
 #include "weights/leftovers.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "weights/names.h"
 
@@ -12,13 +11,13 @@ constexpr std::string_view kEncoders[] = {"vision_tower.",          "audio_tower
                                           "embed_vision.",          "embed_audio.",
                                           "multi_modal_projector.", "vision_embedder."};
 
+}  // namespace
+
 bool of_an_encoder(std::string_view name) {
   if (name.starts_with("model.")) name.remove_prefix(6);
   return std::any_of(std::begin(kEncoders), std::end(kEncoders),
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
-
-}  // namespace
 
 Leftovers::Leftovers(const checkpoint::Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config;

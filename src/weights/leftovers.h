@@ -4,10 +4,14 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/checkpoint.h"
 
 namespace ringkeep::weights {
+
+// Whether a tensor belongs to an encoder of images or sound, or to what joins it to the decoder.
+bool of_an_encoder(std::string_view tensor);
 
 class Leftovers {
  public:

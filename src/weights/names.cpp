@@ -33,13 +33,30 @@ const char* gguf_name(Part part) {
     case Part::layer_proj: return "proj";
     case Part::layer_proj_norm: return "post_norm";
     case Part::out_scale: return "layer_output_scale";
+    case Part::sinks: return "attn_sinks.weight";
+    case Part::router: return "ffn_gate_inp";
+    case Part::router_norm: return "ffn_gate_inp.scale";
+    case Part::expert_gate: return "ffn_gate_exps";
+    case Part::expert_up: return "ffn_up_exps";
+    case Part::expert_down: return "ffn_down_exps";
+    case Part::expert_gate_up: return "ffn_gate_up_exps";
+    case Part::expert_scale: return "ffn_down_exps.scale";
+    case Part::shared_router: return "ffn_gate_inp_shexp";
+    case Part::shared_gate: return "ffn_gate_shexp";
+    case Part::shared_up: return "ffn_up_shexp";
+    case Part::shared_down: return "ffn_down_shexp";
+    case Part::post_ffn_norm_1: return "post_ffw_norm_1";
+    case Part::pre_ffn_norm_2: return "pre_ffw_norm_2";
+    case Part::post_ffn_norm_2: return "post_ffw_norm_2";
   }
   return "";
 }
 
 // In Gemma and OLMo post_attention_layernorm is a norm of the branch; elsewhere it is the norm
 // before the FFN.
-const char* hf_name(Part part, bool gemma) {
+const char* hf_name(Part part, const std::string& family) {
+  const bool gemma = family.starts_with("gemma");
+  const bool gpt_oss = family == "gpt_oss";
   switch (part) {
     case Part::embedding: return "embed_tokens";
     case Part::lm_head: return "lm_head";
@@ -66,6 +83,30 @@ const char* hf_name(Part part, bool gemma) {
     case Part::layer_proj: return "per_layer_projection";
     case Part::layer_proj_norm: return "post_per_layer_input_norm";
     case Part::out_scale: return "layer_scalar";
+    case Part::sinks: return "self_attn.sinks";
+    case Part::router: return gemma ? "router.proj" : gpt_oss ? "mlp.router" : "mlp.gate";
+    case Part::router_norm: return "router.scale";
+    case Part::expert_gate:
+      return gemma     ? "experts.switch_glu.gate_proj"
+             : gpt_oss ? "mlp.experts.gate_proj"
+                       : "mlp.switch_mlp.gate_proj";
+    case Part::expert_up:
+      return gemma     ? "experts.switch_glu.up_proj"
+             : gpt_oss ? "mlp.experts.up_proj"
+                       : "mlp.switch_mlp.up_proj";
+    case Part::expert_down:
+      return gemma     ? "experts.switch_glu.down_proj"
+             : gpt_oss ? "mlp.experts.down_proj"
+                       : "mlp.switch_mlp.down_proj";
+    case Part::expert_gate_up: return gemma ? "experts.gate_up_proj" : "mlp.experts.gate_up_proj";
+    case Part::expert_scale: return "router.per_expert_scale";
+    case Part::shared_router: return "mlp.shared_expert_gate";
+    case Part::shared_gate: return "mlp.shared_expert.gate_proj";
+    case Part::shared_up: return "mlp.shared_expert.up_proj";
+    case Part::shared_down: return "mlp.shared_expert.down_proj";
+    case Part::post_ffn_norm_1: return "post_feedforward_layernorm_1";
+    case Part::pre_ffn_norm_2: return "pre_feedforward_layernorm_2";
+    case Part::post_ffn_norm_2: return "post_feedforward_layernorm_2";
   }
   return "";
 }
@@ -92,9 +133,12 @@ bool interleaved_rows(const ModelConfig& config, checkpoint::Format format) {
 
 std::string part_name(Part part, int layer, const ModelConfig& config, checkpoint::Format format,
                       const std::string& prefix) {
+  // In GPT-OSS alone the norm before the feed-forward has this name.
+  if (format == checkpoint::Format::gguf && config.family == "gpt_oss" && part == Part::ffn_norm)
+    part = Part::post_attn_norm;
   if (format == checkpoint::Format::gguf)
     return model_wide(part) ? gguf_name(part) : fmt::format("blk.{}.{}", layer, gguf_name(part));
-  const char* name = hf_name(part, config.family.starts_with("gemma"));
+  const char* name = hf_name(part, config.family);
   if (part == Part::lm_head) {
     // The head sits beside the inner model: "model." has it at the top, "x.model." under "x.".
     const size_t inner = prefix.rfind("model.");

@@ -33,6 +33,21 @@ enum class Part {
   layer_proj,       // back to hidden
   layer_proj_norm,  // of that branch
   out_scale,        // one number that multiplies the layer's output
+  sinks,            // logits of the heads in attention
+  router,           // of a mixture of experts
+  router_norm,      // Gemma 4: the weights of the norm before it
+  expert_gate,      // stacks [experts, ..], see weights/experts.h
+  expert_up,
+  expert_down,
+  expert_gate_up,  // gate and up in one stack
+  expert_scale,    // Gemma 4: multiplies an expert's weight
+  shared_router,   // Qwen 2: the gate of the expert of every token,
+  shared_gate,     // and that expert
+  shared_up,
+  shared_down,
+  post_ffn_norm_1,  // Gemma 4: of the dense branch,
+  pre_ffn_norm_2,   // before the experts,
+  post_ffn_norm_2,  // and of their branch
 };
 
 // Which norms of [hidden] a family has around its two branches.
@@ -45,8 +60,9 @@ BranchNorms branch_norms(const ModelConfig& config);
 // Whether q and k rows are stored for interleaved rotary pairs (2i, 2i + 1).
 bool interleaved_rows(const ModelConfig& config, checkpoint::Format format);
 
-// The name of a part without ".weight" / ".bias"; `layer` is ignored for model-wide parts. `prefix`
-// is what Hugging Face names begin with (find_prefix).
+// The name of a part without ".weight" / ".bias" (sinks, router_norm and expert_scale: the whole
+// name); `layer` is ignored for model-wide parts. `prefix` is what Hugging Face names begin with
+// (find_prefix). Parts of experts are named as MLX does.
 std::string part_name(Part part, int layer, const ModelConfig& config, checkpoint::Format format,
                       const std::string& prefix);
 

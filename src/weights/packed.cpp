@@ -85,6 +85,51 @@ Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedF
   return out;
 }
 
+Result<OwnedStack> pack_stack(std::span<const quant::SourceTensor> sources,
+                              std::span<const MappedFile> files, const RowOrder& order,
+                              const PackOptions& options, const kernels::Ops& ops,
+                              kernels::Device& device) {
+  const quant::SourceTensor& first = sources.front();
+  const auto spec = RK_TRY(packed_spec(first, options));
+  const bool quantize = !spec.dense() && RK_TRY(quant::spec_of(first)).dense();
+  for (const quant::SourceTensor& source : sources)
+    if (const auto own = RK_TRY(packed_spec(source, options)); own != spec)
+      return input_error("{}: {}, expected {} as {} has: experts of a layer share one type",
+                         source.name, quant::describe(own), quant::describe(spec), first.name);
+  const int64_t rows = order.empty() ? first.rows() : static_cast<int64_t>(order.size());
+  const int64_t cols = first.cols();
+  const auto count = static_cast<int64_t>(sources.size());
+  const size_t stride = ops.weight_bytes(spec, rows, cols);
+  OwnedStack out;
+  out.buffer = RK_TRY(device.allocate(stride * sources.size()));
+  out.stack = {.first = {.spec = spec, .rows = rows, .cols = cols, .data = out.buffer.data()},
+               .count = count,
+               .stride = stride};
+
+  const int64_t block = ops.weight_row_block * std::max<int64_t>(1, 64 / ops.weight_row_block);
+  const int64_t blocks = (rows + block - 1) / block;  // of one matrix
+  const auto row_bytes = static_cast<int64_t>(first.bytes) / std::max<int64_t>(1, first.rows());
+  const int64_t slab = std::max<int64_t>(1, kSlabBytes / (row_bytes * block + 1));  // blocks
+  for (int64_t begin = 0; begin < count * blocks; begin += slab) {
+    const int64_t end = std::min(count * blocks, begin + slab);
+    device.pool().parallel_for(end - begin, [&](int64_t task, int) {
+      const int64_t e = (begin + task) / blocks;
+      const int64_t row0 = (begin + task) % blocks * block;
+      auto decoded =
+          gather(sources[static_cast<size_t>(e)], order, row0, std::min(block, rows - row0));
+      if (quantize)
+        decoded =
+            quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
+      ops.pack_rows(out.buffer.data() + static_cast<size_t>(e) * stride, rows, cols, row0, decoded);
+    });
+    for (int64_t e = begin / blocks; e <= (end - 1) / blocks; ++e) {
+      const MappedFile& file = files[static_cast<size_t>(sources[static_cast<size_t>(e)].file)];
+      file.drop(0, file.bytes().size());
+    }
+  }
+  return out;
+}
+
 Result<OwnedVector> upload(const std::vector<float>& values, kernels::Device& device) {
   OwnedVector out;
   out.size = static_cast<int64_t>(values.size());

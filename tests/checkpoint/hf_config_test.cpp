@@ -253,6 +253,52 @@ TEST(HfConfig, DefaultsOfTheDenseFamilies) {
   EXPECT_EQ(model.query_scale_context, 512);
 }
 
+TEST(HfConfig, Experts) {
+  json config = base("qwen3_moe");
+  config["decoder_sparse_step"] = 2;
+  config["mlp_only_layers"] = {3};
+  ModelConfig model = parsed(config);
+  EXPECT_EQ(model.experts, 128);
+  EXPECT_EQ(model.experts_used, 8);
+  EXPECT_EQ(model.expert_hidden, 768);
+  EXPECT_FALSE(model.expert_renormalize);
+  EXPECT_TRUE(model.qk_norm);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(model.layers[i].experts, i == 1);
+
+  model = parsed(base("qwen2_moe"));
+  EXPECT_EQ(model.experts, 60);
+  EXPECT_EQ(model.shared_expert_hidden, 5632);
+  EXPECT_TRUE(model.attention_bias);
+
+  config = base("gpt_oss");
+  config["head_dim"] = 64;
+  config["rope_scaling"] = {{"rope_type", "yarn"},
+                            {"factor", 32.0},
+                            {"truncate", false},
+                            {"original_max_position_embeddings", 4096}};
+  model = parsed(config);
+  EXPECT_EQ(model.experts, 128);
+  EXPECT_EQ(model.experts_used, 4);
+  EXPECT_EQ(model.expert_hidden, 96);
+  EXPECT_TRUE(model.attention_sinks && model.attention_bias && model.expert_bias);
+  EXPECT_EQ(model.activation, Activation::clamped_swiglu);
+  EXPECT_FLOAT_EQ(model.swiglu_limit, 7.0f);
+  EXPECT_EQ(model.norm_eps, 1e-5f);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(model.layers[i].window, i % 2 == 0 ? 128 : 0);
+    EXPECT_EQ(model.layers[i].rope.theta, 150000.0);
+    EXPECT_FALSE(model.layers[i].rope.truncate);
+    EXPECT_TRUE(model.layers[i].experts);
+  }
+  // The published model: pairs up to 8.09 turn as trained, those from 17.4 on 32 times slower.
+  const auto turns = rope_frequencies(model.layers[0].rope);
+  const auto plain = [](int i) { return std::pow(150000.0, -i / 32.0); };
+  EXPECT_FLOAT_EQ(turns[8], float(plain(8)));
+  EXPECT_LT(turns[9], plain(9) * 0.999);
+  EXPECT_GT(turns[17], plain(17) / 32 * 1.001);
+  EXPECT_FLOAT_EQ(turns[18], float(plain(18) / 32));
+}
+
 // Phi-4-mini's proportions: 96 of 128 channels turn, the attention factor follows from the ratio of
 // the contexts.
 TEST(HfConfig, LongRope) {
@@ -293,6 +339,10 @@ TEST(HfConfigRefuses, OptionsOfFamiliesThatAreNotThere) {
                      "no_rope_layers: expected an array of 4 flags");
   EXPECT_INPUT_ERROR(with("smollm3", "no_rope_layers", {1, 0, "x", 1}), "no_rope_layers[2]");
   EXPECT_INPUT_ERROR(with("ministral3", "rope_theta", 1e6), "expected rope_parameters");
+  EXPECT_INPUT_ERROR(with("gpt_oss", "rope_theta", 1e6), "expected rope_scaling");
+  EXPECT_INPUT_ERROR(with("qwen3_moe", "use_sliding_window", true), "use_sliding_window = true");
+  EXPECT_INPUT_ERROR(with("qwen3_moe", "mlp_only_layers", {4}), "indices of 4 layers");
+  EXPECT_INPUT_ERROR(with("qwen3_moe", "num_experts_per_tok", 129), "num_experts_per_tok");
 }
 
 TEST(HfConfig, PythonsInfinityIsRead) {

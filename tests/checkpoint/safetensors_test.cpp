@@ -142,6 +142,43 @@ TEST_F(Folder, WithoutWeightsOrEmpty) {
   EXPECT_INPUT_ERROR(open(folder.path()), "no safetensors weights");
 }
 
+// Stacks of experts: MLX's mode mxfp4 beside affine modules, and Hugging Face's blocks and scales.
+TEST_F(Folder, Mxfp4) {
+  config(R"(,"quantization":{"group_size":64,"bits":4,
+            "model.experts.up_proj":{"group_size":32,"bits":4,"mode":"mxfp4"}})");
+  folder.write("model.safetensors",
+               tensors({{"model.experts.up_proj.weight", "U32", "[2,3,8]", 192},
+                        {"model.experts.up_proj.scales", "U8", "[2,3,2]", 12},
+                        {"model.experts.down_proj_blocks", "U8", "[2,3,1,16]", 96},
+                        {"model.experts.down_proj_scales", "U8", "[2,3,1]", 6}}));
+  const auto opened = open(folder.path());
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const TensorTable& table = opened.value().table;
+  EXPECT_EQ(table.tensors.size(), 2u);
+  const auto* up = table.find("model.experts.up_proj.weight");
+  const auto* down = table.find("model.experts.down_proj");
+  ASSERT_TRUE(up != nullptr && down != nullptr);
+  for (const auto* tensor : {up, down}) {
+    EXPECT_EQ(tensor->type, quant::SourceType::mlx_mxfp4);
+    EXPECT_EQ(tensor->group, 32);
+    EXPECT_EQ(tensor->biases, nullptr);
+  }
+  EXPECT_EQ(up->shape, (std::vector<int64_t>{2, 3, 64}));
+  EXPECT_EQ(down->shape, (std::vector<int64_t>{2, 3, 32}));
+  EXPECT_EQ(down->scales - down->data, 96);
+
+  const auto refuses = [&](const char* shape, size_t bytes, const char* type, const char* words) {
+    folder.write("model.safetensors",
+                 tensors({{"x_blocks", type, "[2,3,1,16]", 96}, {"x_scales", "U8", shape, bytes}}));
+    EXPECT_INPUT_ERROR(open(folder.path()), words);
+  };
+  refuses("[2,3,2]", 12, "U8", "x_blocks: expected U8 [.., rows, groups, 16]");
+  refuses("[6]", 6, "U8", "x_blocks: expected U8 [.., rows, groups, 16]");
+  refuses("[2,3,1]", 6, "I8", "found I8 [2, 3, 1, 16]");
+  folder.write("model.safetensors", tensors({{"x_blocks", "U8", "[2,3,1,16]", 96}}));
+  EXPECT_INPUT_ERROR(open(folder.path()), "x_blocks: expected x_scales");
+}
+
 TEST_F(Folder, MlxModulesTakeTheirWidthFromTheShapes) {
   // q_proj 4 bits [4, 16]; down_proj 6 bits [4, 24]; norm dense; o_proj left dense.
   const auto weights = [&](const std::string& prefix) {
@@ -191,8 +228,12 @@ TEST_F(Folder, MlxModulesTakeTheirWidthFromTheShapes) {
   config(R"(,"quantization":{"group_size":64,"bits":7})");
   EXPECT_INPUT_ERROR(open(folder.path()),
                      "quantization: bits: expected 2, 3, 4, 5, 6 or 8, found 7");
+  config(R"(,"quantization":{"group_size":32,"bits":4,"mode":"nvfp4"})");
+  EXPECT_INPUT_ERROR(open(folder.path()), "mode \"nvfp4\"");
   config(R"(,"quantization":{"group_size":32,"bits":4,"mode":"mxfp4"})");
-  EXPECT_INPUT_ERROR(open(folder.path()), "mode \"mxfp4\"");
+  EXPECT_INPUT_ERROR(open(folder.path()), "down_proj.biases beside it in mode mxfp4");
+  config(R"(,"quantization":{"group_size":64,"bits":4,"mode":"mxfp4"})");
+  EXPECT_INPUT_ERROR(open(folder.path()), "group_size: expected 32 in mode mxfp4, found 64");
   config();
   EXPECT_INPUT_ERROR(open(folder.path()), "config.json has no quantization");
 }

@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import make_tiny_model
 import tiny_gguf
+import tiny_moe
 from tiny_specs import SPECS
 
 
@@ -32,8 +33,8 @@ class TinyModels:
         path = self.folder / f"{name}-mlx-{bits}-{group}{tag}"
         if not path.exists():
             spec = SPECS[name]
-            make_tiny_model.write_mlx(path, make_tiny_model.make_tensors(spec), spec.config, bits,
-                                      group, **options)
+            tensors = tiny_moe.stacked(spec.config, make_tiny_model.make_tensors(spec))
+            make_tiny_model.write_mlx(path, tensors, spec.config, bits, group, **options)
         return path
 
     def gguf(self, name, kind, splits=0):

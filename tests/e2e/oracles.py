@@ -1,9 +1,13 @@
 """Logits by engines that nobody here wrote."""
 
 import functools
+import json
 import pathlib
 
 import numpy as np
+
+import tiny_moe
+from make_tiny_model import write_hf
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "models"
 
@@ -33,6 +37,19 @@ class _Windowed:
         return self.layer(h, self.mask, cache)
 
 
+def _readable(folder, config):
+    """mlx-lm reads GPT-OSS's experts as MXFP4 or under its own names, not Hugging Face's dense stacks."""
+    from safetensors.numpy import load_file
+
+    files = list(pathlib.Path(folder).glob("*.safetensors"))
+    tensors = load_file(files[0]) if len(files) == 1 and config["model_type"] == "gpt_oss" else {}
+    if not any(name.endswith("gate_up_proj") for name in tensors):
+        return folder
+    copy = pathlib.Path(folder) / "for-mlx"
+    write_hf(copy, tiny_moe.stacked(config, tensors), config)
+    return copy
+
+
 @functools.cache
 def mlx_logits(folder, tokens: tuple) -> np.ndarray:
     """mlx-lm's forward over all tokens at once, no cache, float32: [tokens, vocab]."""
@@ -41,7 +58,8 @@ def mlx_logits(folder, tokens: tuple) -> np.ndarray:
     from mlx_lm.utils import load_model
 
     mx.set_default_device(mx.cpu)
-    model, config = load_model(pathlib.Path(folder))
+    config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    model, config = load_model(pathlib.Path(_readable(folder, config)))
     model.set_dtype(mx.float32)
     for i, window in enumerate(missing_windows(config)):
         layers = model.model.layers

@@ -133,17 +133,6 @@ def test_missing_tensors_are_named(part, tmp_path):
     fails(4, "logits", tmp_path, "--tokens", "2,5", "-o", tmp_path / "x.npy", mentions=[name])
 
 
-def test_experts_are_refused_by_name(tmp_path):
-    """A checkpoint with experts is planned, and refused before its weights are looked at."""
-    spec = SPECS["gemma4"]
-    config = {**spec.config, "enable_moe_block": True, "num_experts": 8, "top_k_experts": 2,
-              "moe_intermediate_size": 32}
-    write_hf(tmp_path, make_tensors(spec), config)
-    assert ok_json("plan", tmp_path, "--kv-bits", "4")["runnable"] is True
-    fails(4, "logits", tmp_path, "--tokens", "2,5", "-o", tmp_path / "x.npy",
-          mentions=["gemma4", "8 experts a layer, 2 of them"])
-
-
 def test_tokenizer_of_gguf_files(tmp_path):
     """tokenizer.ggml.model "gemma4": SentencePiece's pieces merged by rank, as the tokenizers package
     does it from tokenizer.json."""

@@ -24,7 +24,8 @@ def test_safetensors_against_transformers(name, tiny, tmp_path):
     assert worst_error(logits(tiny.hf(name), tokens, tmp_path, "--exact"), expected) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", sorted(SPECS))
+# mlx-lm rounds the ends of yarn's ramp to whole pairs whatever `truncate` says.
+@pytest.mark.parametrize("name", sorted(SPECS.keys() - {"gpt_oss"}))
 def test_safetensors_against_mlx(name, tiny, tmp_path):
     """The same checkpoints against a second engine."""
     tokens = tokens_of(name)

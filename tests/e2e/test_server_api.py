@@ -6,6 +6,7 @@ import openai
 import pytest
 
 from chat_model import EOS, ROWS, TOKENS, text_of
+from serving import Server
 
 USER = {"role": "user", "content": "Tell me about rings."}
 
@@ -457,7 +458,7 @@ def test_bad_prompts(server, prompt):
 
 
 def test_markers_of_images_in_a_text_are_text(server):
-    """A text-only model takes them as the words they are (case 6.3)."""
+    """No image is looked for: a model without one takes them as text, or as its tokenizer's tokens."""
     server.chat({"role": "user", "content": "<start_of_image> <image> <|im_start|>"}, max_tokens=1)
 
 
@@ -544,3 +545,17 @@ def test_a_prompt_may_end_with_the_last_message(server):
     ask = lambda add: server.chat(USER, max_tokens=1, add_generation_prompt=add,
                                   return_token_ids=True)["choices"][0]["prompt_token_ids"]
     assert ask(True)[:len(ask(False))] == ask(False) and len(ask(True)) > len(ask(False))
+
+
+def test_a_model_without_a_tokenizer(tiny):
+    """Prompts of ids are served; what needs text is refused by its own name."""
+    ids = {"prompt": [2, 5, 6], "max_tokens": 3}
+    with Server(tiny.hf("llama3"), "--ctx", 64, "--threads", 1) as running:
+        reply = running.post("/v1/completions", {**ids, "return_token_ids": True})
+        assert reply.status == 200 and len(reply.json["choices"][0]["token_ids"]) == 3
+        for field, value in (("logprobs", 1), ("stop", "x"), ("echo", True), ("prompt", "x"),
+                             ("guided_regex", "a+")):
+            reply = running.post("/v1/completions", {**ids, field: value})
+            assert reply.status == 400 and reply.error["param"] == field, reply.body
+        chat = running.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+        assert chat.status == 400 and chat.error["param"] == "messages"

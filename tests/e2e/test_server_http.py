@@ -225,6 +225,7 @@ def test_browsers(strict):
     assert pre.headers["Access-Control-Allow-Origin"] == "https://page.example"
     assert "POST" in pre.headers["Access-Control-Allow-Methods"]
     assert "authorization" in pre.headers["Access-Control-Allow-Headers"]
+    assert strict.request("OPTIONS", "/v1/nothing", headers=page).status == 404
     refused = strict.post("/v1/chat/completions", {}, headers=page)
     assert refused.status == 401
     assert refused.headers["Access-Control-Allow-Origin"] == "https://page.example"

@@ -132,6 +132,10 @@ TEST(JsonSchema, WritesMembersAsDeclared) {
   EXPECT_TRUE(accepts(grammar, R"({"b":1,"a":2})"));
   EXPECT_FALSE(accepts(grammar, R"({"a":2,"b":1})"));
   EXPECT_FALSE(accepts(grammar, R"({"b":1,"x":2})"));  // closed unless additionalProperties says so
+  const auto nothing =
+      schema(R"({"type": "object", "properties": {}})");  // of a function's parameters
+  EXPECT_TRUE(accepts(nothing, "{}"));
+  EXPECT_FALSE(accepts(nothing, R"({"b":1})"));
   const auto open = schema(
       R"({"type": "object", "properties": {"b": {"type": "integer"}}, "additionalProperties": true})");
   EXPECT_TRUE(accepts(open, R"({"b":1,"x":{"b":"y"},"bb":2})"));

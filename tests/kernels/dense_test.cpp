@@ -177,7 +177,7 @@ TEST_P(Dense, NormRopeRotatesPairsAndKeepsNorms) {
 
 TEST_P(Dense, GatedActivationsOverTheirWholeRange) {
   const int64_t cols = 1003;
-  for (const GluKind kind : {GluKind::silu, GluKind::gelu_tanh}) {
+  for (const GluKind kind : {GluKind::silu, GluKind::gelu_tanh, GluKind::clamped_swiglu}) {
     std::vector<float> gate;
     for (int64_t i = 0; i < cols; ++i) gate.push_back(-60.0f + 0.12f * static_cast<float>(i));
     const auto up = random(static_cast<size_t>(cols), 6);
@@ -188,7 +188,9 @@ TEST_P(Dense, GatedActivationsOverTheirWholeRange) {
                 .cols = cols,
                 .stride = cols,
                 .kind = kind,
-                .y = want.data()};
+                .y = want.data(),
+                .alpha = 1.702f,
+                .limit = 1.5f};
     ops_.glu.back().run(p, exec_);
     for (const auto& kernel : ops_.glu) {
       std::vector<float> got(gate.size());
@@ -196,6 +198,31 @@ TEST_P(Dense, GatedActivationsOverTheirWholeRange) {
       kernel.run(p, exec_);
       expect_close(got, want, 2e-6f, kernel.name);
     }
+  }
+}
+
+// GPT-OSS's unit at points worked out by hand: cut off above, and at both ends of up.
+TEST_P(Dense, ClampedSwiglu) {
+  const std::vector<float> gate = {9.0f, 2.0f, -9.0f, 0.0f}, up = {9.0f, -9.0f, 0.5f, 1.0f};
+  const double alpha = 1.702, limit = 7.0;
+  const double want[] = {7.0 / (1 + std::exp(-alpha * 7.0)) * (limit + 1),
+                         2.0 / (1 + std::exp(-alpha * 2.0)) * (-limit + 1),
+                         -9.0 / (1 + std::exp(alpha * 9.0)) * 1.5, 0.0};
+  for (const auto& kernel : ops_.glu) {
+    std::vector<float> y(4);
+    kernel.run({gate.data(), up.data(), 1, 4, 4, GluKind::clamped_swiglu, y.data(), 1.702f, 7.0f},
+               exec_);
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(y[i], want[i], 1e-5) << kernel.name << " " << i;
+  }
+}
+
+TEST_P(Dense, AddWithGates) {
+  const auto x = random(21, 7), y = random(21, 8), gate = random(3, 9);
+  for (const auto& kernel : ops_.add) {
+    std::vector<float> got = y;
+    kernel.run({x.data(), got.data(), 21, gate.data(), 7}, exec_);
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], y[i] + x[i] / (1 + std::exp(-gate[i / 7])), 1e-6);
   }
 }
 

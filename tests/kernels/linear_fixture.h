@@ -29,6 +29,8 @@ inline std::vector<WeightSpec> all_specs() {
       }
     }
   }
+  specs.push_back(
+      {WeightKind::symmetric, 4, 32, quant::kE2m1Zero, ScaleKind::bf16, quant::CodeKind::e2m1});
   return specs;
 }
 

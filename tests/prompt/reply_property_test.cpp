@@ -150,7 +150,8 @@ std::string without_last_space(std::string text) {
 // whole reply gives, so no mark and no part of one is told, and pieces give the same.
 TEST(ReplyProperty, ACutReplyIsTheBeginningOfTheWhole) {
   std::mt19937 random(4);
-  int partial = 0;
+  const std::string kReplacement = "\xEF\xBF\xBD";
+  int partial = 0, unfinished = 0;
   for (int round = 0; round < 108; ++round) {
     const ReplyFormat format{kFormats[static_cast<size_t>(round) % std::size(kFormats)],
                              kReasoning[random() % std::size(kReasoning)]};
@@ -159,7 +160,7 @@ TEST(ReplyProperty, ACutReplyIsTheBeginningOfTheWhole) {
     std::string text;
     if (format.reasoning != ReasoningFormat::none && round % 2 == 0)
       text = marks.open + "\nHm, <b> [x] " + marks.close + "\n\n";
-    if (format.tools != ToolFormat::llama3_json) text += "Say <b> [x]: < [ { \n";
+    if (format.tools != ToolFormat::llama3_json) text += "Say <b> [x]é: < [ { \n";
     text += written.text;
     if (round % 3 == 0 && format.tools != ToolFormat::llama3_json) text += " So <b>.";
     const ReplyOptions options{.tools = written.tools};
@@ -188,9 +189,23 @@ TEST(ReplyProperty, ACutReplyIsTheBeginningOfTheWhole) {
       if (at == text.size()) {
         ASSERT_EQ(reply, whole);
       }
+      // As the server has it: the bytes of an unfinished character are one U+FFFD.
+      size_t start = at;
+      while (start < text.size() && (text[start] & 0xC0) == 0x80) --start;
+      if (start == at) continue;
+      const std::string ended = text.substr(0, start);
+      const Reply shown = parse_pieces(format, {ended + kReplacement}, options, true);
+      ASSERT_EQ(parse_pieces(format, {ended, kReplacement}, options, true), shown);
+      const Reply before = parse_pieces(format, {ended}, options, true);
+      ASSERT_TRUE(shown.content == before.content || shown.content == before.content + kReplacement)
+          << shown.content;
+      ASSERT_TRUE(whole.content.starts_with(without_last_space(before.content)));
+      ASSERT_EQ(shown.calls, before.calls);
+      ++unfinished;
     }
   }
   EXPECT_GT(partial, 500);
+  EXPECT_GT(unfinished, 100);
 }
 
 std::string without_space(const std::string& text) {

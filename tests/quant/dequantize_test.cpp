@@ -29,6 +29,7 @@ std::vector<std::byte> from_hex(const std::string& text) {
 
 SourceType type_of(const std::string& name) {
   if (name == "MLX") return SourceType::mlx_affine;
+  if (name == "MLX_MXFP4") return SourceType::mlx_mxfp4;
   for (int t = 0; t < int(SourceType::mlx_affine); ++t)
     if (name == source_type_name(SourceType(t))) return SourceType(t);
   ADD_FAILURE() << "unknown type " << name;
@@ -77,7 +78,7 @@ std::string title(const Golden& golden) {
 
 TEST(Dequantize, AgreesBitForBitWithTheReferencePackages) {
   const auto cases = goldens();
-  ASSERT_EQ(cases.size(), 13u + 18u);
+  ASSERT_EQ(cases.size(), 13u + 18u + 2u);
   for (const auto& golden : cases) {
     SCOPED_TRACE(title(golden));
     ASSERT_TRUE(spec_of(golden.tensor).ok());
@@ -114,6 +115,30 @@ TEST(RowsOf, ATensorOverPartOfTheMemory) {
   bias.data = reinterpret_cast<const std::byte*>(values);
   bias.bytes = sizeof(values);
   EXPECT_THAT(to_floats(rows_of(bias, 1, 2)), testing::ElementsAre(2.0f, 3.0f));
+}
+
+TEST(MatrixOf, OneOfAStack) {
+  for (const auto& golden : goldens()) {
+    SCOPED_TRACE(title(golden));
+    const int64_t cols = golden.tensor.cols();
+    SourceTensor stack = golden.tensor;
+    stack.shape = {2, 1, cols};
+    const SourceTensor second = matrix_of(stack, 1);
+    EXPECT_THAT(second.shape, testing::ElementsAre(1, cols));
+    EXPECT_THAT(to_floats(second),
+                testing::ElementsAreArray(golden.values.begin() + cols, golden.values.end()));
+  }
+}
+
+TEST(Dequantize, TransposedMatrices) {
+  const float stored[] = {1, 2, 3, 4, 5, 6};  // [cols 3, rows 2]
+  SourceTensor tensor;
+  tensor.shape = {2, 3};
+  tensor.transposed = true;
+  tensor.data = reinterpret_cast<const std::byte*>(stored);
+  tensor.bytes = sizeof(stored);
+  EXPECT_THAT(decode_rows(tensor, 0, 2).dense, testing::ElementsAre(1, 3, 5, 2, 4, 6));
+  EXPECT_THAT(decode_rows(tensor, 1, 1).dense, testing::ElementsAre(2, 4, 6));
 }
 
 TEST(Dequantize, MlxScalesOfEveryTypeMeanTheirValue) {

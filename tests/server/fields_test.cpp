@@ -47,7 +47,8 @@ TEST(Fields, EveryDescribedFieldHasAType) {
   FieldSchema described;
   CompletionFields request;
   visit(described, request, kDefaults);
-  for (const auto& [name, property] : described.schema()["properties"].items()) {
+  const Json schema = described.schema();
+  for (const auto& [name, property] : schema["properties"].items()) {
     EXPECT_TRUE(property.contains("type") || property.contains("anyOf") ||
                 property.contains("oneOf") || property.contains("enum") ||
                 property["description"] == "Accepted and without effect here.")

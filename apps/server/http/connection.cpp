@@ -345,7 +345,7 @@ std::optional<Response> Connection::refusal(const Head& head, const Request& req
   if (request.method == "OPTIONS")
     if (const std::string methods = core_->router.allow(request.path); !methods.empty())
       return options_response(options.cors_origins, request, methods);
-  if (!options.keys.empty() && (route == nullptr || !route->open) &&
+  if (!options.keys.empty() && request.method != "OPTIONS" && (route == nullptr || !route->open) &&
       !options.keys.accepts(request)) {
     Response response =
         options.error(401, "this server needs an API key, as in \"Authorization: Bearer KEY\"");

@@ -202,9 +202,9 @@ void visit_common(Fields& fields, GenerationFields& request, const Defaults& def
   fields.other(
       {"stop"},
       {{"oneOf",
-        {{{"type", "string"}, {"minLength", 1}, {"maxLength", 256}},
+        {{{"type", "string"}, {"minLength", 1}, {"maxLength", kMaxStopBytes}},
          {{"type", "array"},
-          {"items", {{"type", "string"}, {"minLength", 1}, {"maxLength", 256}}},
+          {"items", {{"type", "string"}, {"minLength", 1}, {"maxLength", kMaxStopBytes}}},
           {"maxItems", kMaxStops}}}}},
       [&](const Json& value) { read_stop(fields, value, request.stop); },
       "The reply ends before the first of these.");

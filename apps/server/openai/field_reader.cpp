@@ -64,11 +64,8 @@ void FieldReader::integer(const Names& names, int64_t& value, int64_t least, int
   if (found == nullptr) return;
   const auto number = whole_number(*found, least, most);
   if (!number)
-    return fail(name, most == INT64_MAX
-                          ? fmt::format("expected a whole number of at least {}, found {}", least,
-                                        describe(*found))
-                          : fmt::format("expected a whole number from {} to {}, found {}", least,
-                                        most, describe(*found)));
+    return fail(name, fmt::format("expected a whole number from {} to {}, found {}", least, most,
+                                  describe(*found)));
   value = *number;
 }
 

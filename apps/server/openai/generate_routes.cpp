@@ -52,10 +52,23 @@ RunPlan make_plan(std::shared_ptr<const Model> model, const ExchangePointer& exc
   return plan;
 }
 
-ApiError no_tokenizer() {
-  return {.message = "the model has no tokenizer: only prompts of token ids can be served",
-          .param = "prompt",
-          .code = "no_tokenizer"};
+ApiError no_tokenizer(const std::string& param) {
+  return bad_field(param,
+                   fmt::format("{}: the model has no tokenizer: only prompts of token ids can be "
+                               "served, and nothing of their text",
+                               param),
+                   "no_tokenizer");
+}
+
+// A field that cannot be had without a tokenizer.
+std::optional<std::string> field_of_text(const CompletionFields& fields) {
+  if (fields.rule.kind != OutputRule::Kind::none) return fields.rule.param;
+  if (fields.top_logprobs >= 0) return "logprobs";
+  if (!fields.stop.empty()) return "stop";
+  if (fields.echo) return "echo";
+  for (const auto& prompt : fields.prompts)
+    if (std::holds_alternative<std::string>(prompt)) return "prompt";
+  return std::nullopt;
 }
 
 ApiError no_template(const Model& model) {
@@ -75,12 +88,13 @@ ApiError no_template(const Model& model) {
 
 // What the engine would say, before anything is made of such a prompt: copies for n replies,
 // places of snapshots, grammars.
-std::optional<ApiError> too_long(const Model& model, size_t tokens, const std::string& param) {
+std::optional<ApiError> too_long(const Model& model, size_t tokens, int64_t max_tokens,
+                                 const std::string& param) {
   const int64_t context = model.plan->max_length();
-  if (static_cast<int64_t>(tokens) <= context) return std::nullopt;
-  return from_error(
-      input_error("the prompt has {} tokens, the context (--ctx) holds {}", tokens, context),
-      param);
+  if (static_cast<int64_t>(tokens) + (max_tokens != 0 ? 1 : 0) <= context) return std::nullopt;
+  return from_error(input_error("the prompt has {} tokens, the context (--ctx) holds {}{}", tokens,
+                                context, max_tokens != 0 ? " with the reply" : ""),
+                    param);
 }
 
 // Each reply is held to a grammar of its own.
@@ -96,7 +110,8 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   const auto model = app.model();
   auto fields = read_fields<ChatFields>(*model, exchange);
   if (!fields) return;
-  if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
+  if (model->tokenizer == nullptr)
+    return exchange->respond(error_response(no_tokenizer("messages")));
   if (!model->chat_template) return exchange->respond(error_response(no_template(*model)));
   // A role of OpenAI's that few templates know.
   if (model->template_source.find("developer") == std::string::npos)
@@ -112,7 +127,7 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
                                          options);
   if (!built.ok())
     return exchange->respond(error_response(bad_field("messages", built.error().message)));
-  if (const auto error = too_long(*model, built->tokens.size(), "messages"))
+  if (const auto error = too_long(*model, built->tokens.size(), fields->max_tokens, "messages"))
     return exchange->respond(error_response(*error));
   if (const auto error = plan_reply(*model, *fields, built->text, reply))
     return exchange->respond(error_response(*error));
@@ -146,9 +161,11 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
   const auto model = app.model();
   auto fields = read_fields<CompletionFields>(*model, exchange);
   if (!fields) return;
+  if (model->tokenizer == nullptr)
+    if (const auto param = field_of_text(*fields))
+      return exchange->respond(error_response(no_tokenizer(*param)));
   MatcherPointer constraint;
   if (fields->rule.kind != OutputRule::Kind::none) {
-    if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
     const OutputRule& rule = fields->rule;
     const Json key = {static_cast<int>(rule.kind), rule.schema, rule.text, rule.choices};
     auto matcher = model->constraints->matcher(dump(key), [&] { return rule_grammar(rule); });
@@ -177,18 +194,16 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
     const auto* ids = std::get_if<std::vector<int32_t>>(&fields->prompts[i]);
     if (ids != nullptr) {
       base.tokens = *ids;
-      if (fields->echo && model->tokenizer != nullptr) echo = model->tokenizer->decode(*ids);
+      if (fields->echo) echo = model->tokenizer->decode(*ids);
     } else {
       const std::string& text = std::get<std::string>(fields->prompts[i]);
-      if (model->tokenizer == nullptr) return exchange->respond(error_response(no_tokenizer()));
       base.tokens = model->tokenizer->encode(
           text, {.add_special = fields->add_special_tokens, .parse_special = true});
       if (fields->echo) echo = text;
     }
-    if (const auto error = too_long(*model, base.tokens.size(), plan.prompt_param))
+    if (const auto error =
+            too_long(*model, base.tokens.size(), fields->max_tokens, plan.prompt_param))
       return exchange->respond(error_response(*error));
-    if (model->tokenizer == nullptr && fields->top_logprobs >= 0)
-      return exchange->respond(error_response(no_tokenizer()));
     add_requests(plan, base, *fields);
     for (int64_t k = 0; k < replies; ++k)
       plan.shapes.push_back(

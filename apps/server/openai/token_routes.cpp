@@ -118,7 +118,8 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
     tokens = model->tokenizer->encode(*request.content, {.add_special = request.add_special,
                                                          .parse_special = request.parse_special});
   }
-  Json answer = {{"count", tokens.size()}, {"max_model_len", model->plan->ctx}, {"tokens", tokens}};
+  Json answer = {
+      {"count", tokens.size()}, {"max_model_len", model->plan->max_length()}, {"tokens", tokens}};
   if (request.with_pieces && tokens.size() > kMaxPieces)
     return exchange->respond(error_response(bad_field(
         "with_pieces", fmt::format("with_pieces: at most {} tokens are told with their text, found "

@@ -14,7 +14,7 @@
 // operand shape of four-way byte dot products (and, unit after unit, of AMX tiles). Within a plane
 // of 4 or 2 bits a vector of 64 bytes holds 2 or 4 consecutive units, byte by byte, the first one
 // in the lowest bits: unpacking is a shift and a mask. In a plane of 1 bit a unit is 64 bits, bit i
-// for byte i: a mask register.
+// for byte i: a mask register. Codes that stand for levels (e2m1) are stored as they are.
 #include "kernels/api/host_weights.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ void pack_codes(int bits, int units, const Units& codes, std::byte* p) {
   }
 }
 
-// The codes of row r in a group: out [group].
+// The codes (or levels) of row r in a group: out [group].
 void unpack_row_codes(const WeightSpec& spec, const std::byte* p, int r, uint8_t* out) {
   const int units = spec.group / 4;
   const CodePlanes planes = code_planes(spec.bits);
@@ -114,6 +114,8 @@ void unpack_row_codes(const WeightSpec& spec, const std::byte* p, int r, uint8_t
     p += units / together * unit_bytes;
     shift += width;
   }
+  if (spec.codes == quant::CodeKind::e2m1)
+    for (int i = 0; i < spec.group; ++i) out[i] = quant::kE2m1Levels[out[i]];
 }
 
 // Sixteen rows of column `c` of `part` [rows, stride], zero past the last row.
@@ -232,6 +234,16 @@ size_t host_weight_bytes(const WeightSpec& spec, int64_t rows, int64_t cols) {
   const size_t blocks = size_t((rows + kRowBlock - 1) / kRowBlock);
   if (spec.dense()) return blocks * size_t(cols) * kRowBlock * dense_bytes(spec.kind);
   return blocks * host_layout(spec, cols).block_bytes;
+}
+
+int64_t host_grouped_bytes(const GroupedLinearParams& p) {
+  int64_t bytes = 0;
+  for (int g = 0; g < p.groups; ++g)
+    for (int o = 0; o < p.n_outputs && p.begin[g + 1] > p.begin[g]; ++o) {
+      const PackedTensor& w = p.outputs[o].weight->first;
+      bytes += int64_t(host_weight_bytes(w.spec, w.rows, w.cols));
+    }
+  return bytes;
 }
 
 void host_pack_rows(std::byte* data, int64_t rows, int64_t cols, int64_t row0,

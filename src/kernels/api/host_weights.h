@@ -54,6 +54,8 @@ void unpack_group(const quant::WeightSpec& spec, const HostLayout& layout, const
 void unpack_row(const PackedTensor& tensor, int64_t row, float* out);
 
 size_t host_weight_bytes(const quant::WeightSpec& spec, int64_t rows, int64_t cols);
+// Of the matrices that have places.
+int64_t host_grouped_bytes(const GroupedLinearParams& p);
 void host_pack_rows(std::byte* data, int64_t rows, int64_t cols, int64_t row0,
                     const quant::WeightRows& in);
 

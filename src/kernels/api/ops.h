@@ -26,6 +26,8 @@ class Exec {
   // At least `bytes`, 64-byte aligned, contents undefined; one block an op.
   std::byte* scratch(size_t bytes);
   size_t scratch_bytes() const { return scratch_.size(); }
+  // Bytes of the matrices that grouped products have read so far.
+  int64_t grouped_bytes = 0;
   // What run() adds the time of each op to; null (the default): nothing is measured.
   OpProfile* profile = nullptr;
 
@@ -50,6 +52,9 @@ using KernelTable = std::vector<Kernel<Params>>;
 
 struct Ops {
   KernelTable<LinearParams> linear;
+  KernelTable<RouteParams> route;
+  KernelTable<GroupedLinearParams> grouped_linear;
+  KernelTable<CombineParams> combine;
   KernelTable<EmbedParams> embed;
   KernelTable<RmsNormParams> rms_norm;
   KernelTable<RopeTableParams> rope_table;

@@ -20,6 +20,17 @@ struct PackedTensor {
   const std::byte* data = nullptr;
 };
 
+// Matrices of one shape and format, one after the other: matrix e begins at data + e * stride
+// bytes.
+struct PackedStack {
+  PackedTensor first;  // [n, k]
+  int64_t count = 0;
+  size_t stride = 0;
+  PackedTensor at(int64_t e) const {
+    return {first.spec, first.rows, first.cols, first.data + static_cast<size_t>(e) * stride};
+  }
+};
+
 struct LinearOutput {
   const PackedTensor* weight = nullptr;  // [n, k]
   const float* bias = nullptr;           // [n] or null
@@ -40,6 +51,67 @@ struct LinearParams {
   int n_outputs = 0;
   bool exact = false;
   int64_t fine_rows = std::numeric_limits<int64_t>::max();
+};
+
+enum class RouteScores : uint8_t { softmax, sigmoid };
+
+// Chooses the `used` experts of each row: those of the largest scores, the lower index where scores
+// are equal. A chosen expert's weight is its score, divided by the sum of the chosen ones where
+// `renormalize`, times scale and its expert_scale. Then the rows are ordered by expert: each (row,
+// expert) has a place, and places of an expert are consecutive, in the order of rows.
+struct RouteParams {
+  const float* logits = nullptr;  // [rows, experts]
+  int64_t rows = 0;
+  int experts = 0;
+  int used = 0;
+  RouteScores scores = RouteScores::softmax;  // softmax: over all experts
+  bool renormalize = false;
+  float scale = 1.0f;
+  const float* choice_bias =
+      nullptr;  // [experts] added to the scores for the choice alone; or null
+  const float* expert_scale = nullptr;                      // [experts] or null (1)
+  int64_t fine_rows = std::numeric_limits<int64_t>::max();  // as of LinearParams
+  // Out. A row's experts are in ascending order.
+  int32_t* expert = nullptr;  // [rows, used]
+  float* weight = nullptr;    // [rows, used]
+  int32_t* place = nullptr;   // [rows, used]
+  int32_t* row_of = nullptr;  // [rows * used] the row at each place
+  int32_t* begin = nullptr;   // [experts + 1] the first place of each expert, and the end
+  int32_t* fine = nullptr;    // [experts] how many of its places are of fine rows; these come first
+};
+
+struct GroupedOutput {
+  const PackedStack* weight = nullptr;  // [groups, n, k]
+  const float* bias = nullptr;          // [groups, n] or null
+  float* y = nullptr;                   // [places, n], row stride y_stride
+  int64_t y_stride = 0;
+};
+
+// Products with a stack of matrices: y[p] = x[row_of[p]] W_g^T (+ bias_g) for the places p of group
+// g, [begin[g], begin[g + 1]). Each is what LinearParams says of it, bit for bit; the first fine[g]
+// places of a group are fine rows. Matrices of groups without places are not read.
+struct GroupedLinearParams {
+  const float* x = nullptr;  // [rows, k], row stride x_stride
+  int64_t x_stride = 0;
+  const int32_t* row_of = nullptr;  // [places]; null: x has a row for each place
+  int64_t places = 0;
+  int groups = 0;
+  const int32_t* begin = nullptr;  // [groups + 1]
+  const int32_t* fine = nullptr;   // [groups]
+  const GroupedOutput* outputs = nullptr;
+  int n_outputs = 0;
+  bool exact = false;
+};
+
+// y[r] = sum over j of weight[r, j] * x[place[r, j]], by fused multiply-add in ascending j.
+struct CombineParams {
+  const float* x = nullptr;        // [places, cols]
+  const float* weight = nullptr;   // [rows, used]
+  const int32_t* place = nullptr;  // [rows, used]
+  int64_t rows = 0;
+  int used = 0;
+  int64_t cols = 0;
+  float* y = nullptr;  // [rows, cols]
 };
 
 // out[r] = scale * table[tokens[r]]
@@ -101,7 +173,9 @@ struct NormRopeParams {
   HeadTransform transform;
 };
 
-enum class GluKind : uint8_t { silu, gelu_tanh };
+// clamped_swiglu (GPT-OSS): gate is cut off above limit, up at both ends;
+// gate * sigmoid(alpha * gate) * (up + 1).
+enum class GluKind : uint8_t { silu, gelu_tanh, clamped_swiglu };
 // y = act(gate) * up, elementwise
 struct GluParams {
   const float* gate = nullptr;  // [rows, cols], row stride stride
@@ -111,13 +185,17 @@ struct GluParams {
   int64_t stride = 0;
   GluKind kind = GluKind::silu;
   float* y = nullptr;  // may be gate
+  float alpha = 1.0f;  // clamped_swiglu
+  float limit = 0.0f;
 };
 
-// y += x
+// y += x, or with a gate y[r] += sigmoid(gate[r]) * x[r] for rows of `cols`.
 struct AddParams {
   const float* x = nullptr;  // [n]
   float* y = nullptr;
   int64_t n = 0;
+  const float* gate = nullptr;  // [n / cols] or null
+  int64_t cols = 1;
 };
 
 // x = cap * tanh(x / cap)

@@ -45,6 +45,15 @@ std::string OpProfile::describe(const LinearParams& p, OpCost& cost) {
   return fmt::format("linear {} -> {}, {}", first.cols, outputs, short_name(first.spec));
 }
 
+std::string OpProfile::describe(const GroupedLinearParams& p, OpCost& cost) {
+  cost.bytes = static_cast<double>(host_grouped_bytes(p));
+  int64_t outputs = 0;
+  for (int o = 0; o < p.n_outputs; ++o) outputs += p.outputs[o].weight->first.rows;
+  const PackedTensor& first = p.outputs[0].weight->first;
+  cost.operations = 2.0 * static_cast<double>(p.places * outputs * first.cols);
+  return fmt::format("experts {} -> {}, {}", first.cols, outputs, short_name(first.spec));
+}
+
 std::string OpProfile::describe(const EmbedParams& p, OpCost& cost) {
   cost.bytes = static_cast<double>(host_weight_bytes(p.table->spec, 1, p.table->cols)) *
                static_cast<double>(p.rows);

@@ -35,6 +35,9 @@ class OpProfile {
 
  private:
   static std::string describe(const LinearParams& p, OpCost& cost);
+  static std::string describe(const GroupedLinearParams& p, OpCost& cost);
+  static std::string describe(const RouteParams&, OpCost&) { return "route"; }
+  static std::string describe(const CombineParams&, OpCost&) { return "combine"; }
   static std::string describe(const EmbedParams& p, OpCost& cost);
   static std::string describe(const AttentionParams& p, OpCost& cost);
   static std::string describe(const RmsNormParams&, OpCost&) { return "rms_norm"; }

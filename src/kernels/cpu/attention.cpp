@@ -30,6 +30,8 @@ void Attend(const AttentionParams&, Exec&) {}
 
 #else
 
+constexpr int kTasksPerThread = 8;  // wanted, so that threads end together
+
 // Memory of one thread: a page's tiles and scales, and the state of a block of rows.
 struct Workspace {
   uint8_t* k_tile;  // [64 * k_dim]
@@ -164,14 +166,14 @@ class Attention {
     }
   }
 
-  // Sums of pages [first_page, last_page) of the block's segment into state and out, which it
-  // resets.
-  void RunSplit(const Block& block, int64_t first_page, int64_t last_page, const Queries& queries,
+  // Sums of the split's pages into state and out, which it resets. Pages up to `end_page` are
+  // visited next.
+  void RunSplit(const Block& block, const Split& split, int64_t end_page, const Queries& queries,
                 Workspace& w, RowState* state, float* out) const {
     for (int r = 0; r < block.rows; ++r) state[r] = RowState();
     std::memset(out, 0, sizeof(float) * block.rows * cold_.v.dim);
     const KvSegment& segment = p_.segments[block.segment];
-    for (int64_t page = first_page; page < last_page; ++page) {
+    for (int64_t page = split.first_page; page < split.last_page; ++page) {
       const PageRef ref = segment.pages[page];
       uint64_t visible[kBlockRows];
       int first = block.rows, last = 0;  // rows that see something of the page
@@ -183,10 +185,15 @@ class Attention {
       }
       const int cold = std::max(first, plan_.hot_rows(block, ref.logical));
       if (first < std::min(cold, last))
-        VisitPage(hot_, hot_.find(block.segment, ref.logical), block, first, std::min(cold, last),
-                  visible, queries, w, state, out);
-      if (cold < last)
-        VisitPage(cold_, ref.physical, block, cold, last, visible, queries, w, state, out);
+        VisitPage(hot_, hot_.find(block.segment, ref.logical), 0, block, first,
+                  std::min(cold, last), visible, queries, w, state, out);
+      if (cold < last) {
+        const ptrdiff_t next =
+            page + 1 < end_page
+                ? (segment.pages[page + 1].physical - ptrdiff_t{ref.physical}) * cold_.page_stride
+                : 0;
+        VisitPage(cold_, ref.physical, next, block, cold, last, visible, queries, w, state, out);
+      }
     }
   }
 
@@ -229,13 +236,15 @@ class Attention {
   }
 
  private:
-  // What a page of a tier adds to rows [first, last), of which the first and the last see it.
-  void VisitPage(const Tier& tier, int32_t physical, const Block& block, int first, int last,
-                 const uint64_t* visible, const Queries& queries, Workspace& w, RowState* state,
-                 float* out) const {
+  // What a page of a tier adds to rows [first, last), of which the first and the last see it. The
+  // tier's next page lies `next` bytes further on; 0: there is none.
+  void VisitPage(const Tier& tier, int32_t physical, ptrdiff_t next, const Block& block, int first,
+                 int last, const uint64_t* visible, const Queries& queries, Workspace& w,
+                 RowState* state, float* out) const {
     const std::byte* head = tier.head(physical, block.kv_head);
     const int64_t query = block.first_query;
-    Scores(tier, head, query + first, last - first, queries, w, w.score + first * kPageTokens);
+    Scores(tier, head, next, query + first, last - first, queries, w,
+           w.score + first * kPageTokens);
     uint64_t seen = 0;
     for (int r = first; r < last; ++r) {
       float* score = w.score + r * kPageTokens;
@@ -248,11 +257,11 @@ class Attention {
         std::memset(score, 0, kPageTokens * sizeof(float));
       }
     }
-    Values(tier, head, first, last, std::bit_width(seen), w, out);
+    Values(tier, head, next, first, last, std::bit_width(seen), w, out);
   }
 
   // score [rows][64] = q . k in units of the queries'
-  void Scores(const Tier& tier, const std::byte* head, int64_t query, int rows,
+  void Scores(const Tier& tier, const std::byte* head, ptrdiff_t next, int64_t query, int rows,
               const Queries& queries, Workspace& w, float* score) const {
     const HostKvPlane& k = tier.k;
     if (k.groups == 0) {
@@ -260,31 +269,33 @@ class Attention {
       for (int r = 0; r < rows; r += kTileRows) {
         const float* q = queries.floats + (query + r) * k.dim;
         float* to = score + r * kPageTokens;
+        const ptrdiff_t ahead = r == 0 ? next : 0;
         switch (std::min(rows - r, kTileRows)) {
-          case 1: KeyDotsHalf<1>(keys, k.dim, q, to); break;
-          case 2: KeyDotsHalf<2>(keys, k.dim, q, to); break;
-          case 3: KeyDotsHalf<3>(keys, k.dim, q, to); break;
-          default: KeyDotsHalf<4>(keys, k.dim, q, to); break;
+          case 1: KeyDotsHalf<1>(keys, k.dim, q, ahead, to); break;
+          case 2: KeyDotsHalf<2>(keys, k.dim, q, ahead, to); break;
+          case 3: KeyDotsHalf<3>(keys, k.dim, q, ahead, to); break;
+          default: KeyDotsHalf<4>(keys, k.dim, q, ahead, to); break;
         }
       }
       return;
     }
     const bool affine = k.codec.scheme == KvScheme::affine;
     const int32_t zero_point = affine ? 0 : 128;
-    LoadHalves(head + k.scales, k.groups * kPageTokens, w.k_scale);
-    if (affine) LoadHalves(head + k.biases, k.groups * kPageTokens, w.k_bias);
-    const uint8_t* tile = Unpack(k, tier.k_map, head, w.k_tile);
+    LoadHalves(head + k.scales, k.groups * kPageTokens, next, w.k_scale);
+    if (affine) LoadHalves(head + k.biases, k.groups * kPageTokens, next, w.k_bias);
+    const uint8_t* tile = Unpack(k, tier.k_map, head, next, w.k_tile);
     HWY_ALIGN int32_t dots[kTileRows * kPageTokens];
     for (int r = 0; r < rows; r += kTileRows) {
       const int n = std::min(rows - r, kTileRows);
+      const ptrdiff_t ahead = r == 0 && tile != w.k_tile ? next : 0;
       for (int g = 0; g < k.groups; ++g) {
         const int8_t* q = queries.bytes + (query + r) * k.dim;
         const int first = g * k.group, last = first + k.group;
         switch (n) {
-          case 1: KeyDots<1>(tile, k.dim, first, last, q, dots); break;
-          case 2: KeyDots<2>(tile, k.dim, first, last, q, dots); break;
-          case 3: KeyDots<3>(tile, k.dim, first, last, q, dots); break;
-          default: KeyDots<4>(tile, k.dim, first, last, q, dots); break;
+          case 1: KeyDots<1>(tile, k.dim, first, last, q, ahead, dots); break;
+          case 2: KeyDots<2>(tile, k.dim, first, last, q, ahead, dots); break;
+          case 3: KeyDots<3>(tile, k.dim, first, last, q, ahead, dots); break;
+          default: KeyDots<4>(tile, k.dim, first, last, q, ahead, dots); break;
         }
         for (int i = 0; i < n; ++i) {
           const int32_t sum = queries.sums[(query + r + i) * k.groups + g];
@@ -297,11 +308,12 @@ class Attention {
   }
 
   // |scale| of V, and what its biases and the middles of its codes add to a token's channels.
-  void LoadValueScales(const HostKvPlane& v, const std::byte* head, Workspace& w) const {
+  void LoadValueScales(const HostKvPlane& v, const std::byte* head, ptrdiff_t next,
+                       Workspace& w) const {
     const F32 d;
-    LoadHalves(head + v.scales, v.groups * kPageTokens, w.v_scale);
+    LoadHalves(head + v.scales, v.groups * kPageTokens, next, w.v_scale);
     if (v.codec.scheme != KvScheme::affine) return;
-    LoadHalves(head + v.biases, v.groups * kPageTokens, w.v_bias);
+    LoadHalves(head + v.biases, v.groups * kPageTokens, next, w.v_bias);
     const float middle = static_cast<float>(1 << (v.codec.bits - 1));
     for (int i = 0; i < v.groups * kPageTokens; i += kLanes) {
       const auto scale = hn::LoadU(d, w.v_scale + i);
@@ -314,24 +326,25 @@ class Attention {
 
   // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last) and the first `tokens`
   // tokens
-  void Values(const Tier& tier, const std::byte* head, int first, int last, int tokens,
-              Workspace& w, float* out) const {
+  void Values(const Tier& tier, const std::byte* head, ptrdiff_t next, int first, int last,
+              int tokens, Workspace& w, float* out) const {
     const HostKvPlane& v = tier.v;
     if (v.groups == 0) {
       const auto* values = reinterpret_cast<const hwy::float16_t*>(head + v.codes);
       for (int r = first; r < last; r += kTileRows) {
         const float* weight = w.score + r * kPageTokens;
         float* to = out + r * v.dim;
+        const ptrdiff_t ahead = r == first ? next : 0;
         switch (std::min(last - r, kTileRows)) {
-          case 1: ValueRowsHalf<1>(values, v.dim, tokens, weight, w.alpha + r, to); break;
-          case 2: ValueRowsHalf<2>(values, v.dim, tokens, weight, w.alpha + r, to); break;
-          case 3: ValueRowsHalf<3>(values, v.dim, tokens, weight, w.alpha + r, to); break;
-          default: ValueRowsHalf<4>(values, v.dim, tokens, weight, w.alpha + r, to); break;
+          case 1: ValueRowsHalf<1>(values, v.dim, tokens, weight, w.alpha + r, ahead, to); break;
+          case 2: ValueRowsHalf<2>(values, v.dim, tokens, weight, w.alpha + r, ahead, to); break;
+          case 3: ValueRowsHalf<3>(values, v.dim, tokens, weight, w.alpha + r, ahead, to); break;
+          default: ValueRowsHalf<4>(values, v.dim, tokens, weight, w.alpha + r, ahead, to); break;
         }
       }
       return;
     }
-    LoadValueScales(v, head, w);
+    LoadValueScales(v, head, next, w);
     const bool affine = v.codec.scheme == KvScheme::affine;
     for (int g = 0; g < v.groups; ++g)
       for (int r = first; r < last; ++r) {
@@ -341,19 +354,21 @@ class Attention {
         w.p_bias[g * kBlockRows + r] =
             affine ? WeightedBias(weight, w.v_bias + g * kPageTokens) : 0.0f;
       }
-    const uint8_t* tile = Unpack(v, tier.v_map, head, w.v_tile);
-    for (int r = first; r < last; r += kTileRows)
+    const uint8_t* tile = Unpack(v, tier.v_map, head, next, w.v_tile);
+    for (int r = first; r < last; r += kTileRows) {
+      const ptrdiff_t ahead = r == first && tile != w.v_tile ? next : 0;
       for (int g = 0; g < v.groups; ++g) switch (std::min(last - r, kTileRows)) {
-          case 1: ValueRows<1>(v, tile, tokens, r, g, w, out); break;
-          case 2: ValueRows<2>(v, tile, tokens, r, g, w, out); break;
-          case 3: ValueRows<3>(v, tile, tokens, r, g, w, out); break;
-          default: ValueRows<4>(v, tile, tokens, r, g, w, out); break;
+          case 1: ValueRows<1>(v, tile, tokens, r, g, w, ahead, out); break;
+          case 2: ValueRows<2>(v, tile, tokens, r, g, w, ahead, out); break;
+          case 3: ValueRows<3>(v, tile, tokens, r, g, w, ahead, out); break;
+          default: ValueRows<4>(v, tile, tokens, r, g, w, ahead, out); break;
         }
+    }
   }
 
   template <int kRows>
   void ValueRows(const HostKvPlane& v, const uint8_t* tile, int tokens, int r, int g,
-                 const Workspace& w, float* out) const {
+                 const Workspace& w, ptrdiff_t next, float* out) const {
     const ValueUpdate update{w.alpha + r, w.p_unit + g * kBlockRows + r,
                              w.p_bias + g * kBlockRows + r};
     const uint8_t* p = w.p + (r * v.groups + g) * kPageTokens;
@@ -362,19 +377,19 @@ class Attention {
     int channel = g * v.group;
     const int end = channel + v.group;
     for (; channel + kTileVectors * kLanes <= end; channel += kTileVectors * kLanes)
-      ValueDots<kRows, kTileVectors>(tile, channel, tokens, p, stride, update, to, v.dim);
+      ValueDots<kRows, kTileVectors>(tile, channel, tokens, p, stride, update, next, to, v.dim);
     for (; channel < end; channel += kLanes)
-      ValueDots<kRows, 1>(tile, channel, tokens, p, stride, update, to, v.dim);
+      ValueDots<kRows, 1>(tile, channel, tokens, p, stride, update, next, to, v.dim);
   }
 
   template <int kRows>
   void ValueRowsHalf(const hwy::float16_t* values, int dim, int tokens, const float* weight,
-                     const float* alpha, float* out) const {
+                     const float* alpha, ptrdiff_t next, float* out) const {
     int channel = 0;
     for (; channel + kTileVectors * kLanes <= dim; channel += kTileVectors * kLanes)
-      ValueDotsHalf<kRows, kTileVectors>(values, channel, tokens, weight, alpha, out, dim);
+      ValueDotsHalf<kRows, kTileVectors>(values, channel, tokens, weight, alpha, next, out, dim);
     for (; channel < dim; channel += kLanes)
-      ValueDotsHalf<kRows, 1>(values, channel, tokens, weight, alpha, out, dim);
+      ValueDotsHalf<kRows, 1>(values, channel, tokens, weight, alpha, next, out, dim);
   }
 
   const AttentionParams& p_;
@@ -421,20 +436,27 @@ void Attend(const AttentionParams& p, Exec& exec) {
       Workspace& w = workspaces[thread];
       RowState total[kBlockRows], part[kBlockRows];
       std::memset(w.out, 0, sizeof(float) * block.rows * layout.v.dim);
+      const int64_t end = splits[block.last_split - 1].last_page;
       for (int64_t s = block.first_split; s < block.last_split; ++s) {
-        attention.RunSplit(block, splits[s].first_page, splits[s].last_page, queries, w, part,
-                           w.part);
+        attention.RunSplit(block, splits[s], end, queries, w, part, w.part);
         attention.Merge(block.rows, part, w.part, total, w.out);
       }
       attention.Finish(block, total, w.out);
     });
     return;
   }
-  exec.pool().parallel_for(static_cast<int64_t>(splits.size()), [&](int64_t task, int thread) {
-    const Split& split = splits[task];
-    attention.RunSplit(blocks[split.block], split.first_page, split.last_page, queries,
-                       workspaces[thread], states + split.first_row,
-                       parts + split.first_row * layout.v.dim);
+  // Runs of splits, so that a thread knows which page it reads next.
+  const int64_t count = static_cast<int64_t>(splits.size());
+  const int64_t run = std::max<int64_t>(1, count / (threads * kTasksPerThread));
+  exec.pool().parallel_for((count + run - 1) / run, [&](int64_t task, int thread) {
+    const int64_t last = std::min(count, (task + 1) * run) - 1;
+    for (int64_t s = task * run; s <= last; ++s) {
+      const Split& split = splits[s];
+      const Block& block = blocks[split.block];
+      const int64_t end = splits[std::min<int64_t>(last, block.last_split - 1)].last_page;
+      attention.RunSplit(block, split, end, queries, workspaces[thread], states + split.first_row,
+                         parts + split.first_row * layout.v.dim);
+    }
   });
   exec.pool().parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t task, int thread) {
     const Block& block = blocks[task];

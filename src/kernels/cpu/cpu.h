@@ -7,6 +7,7 @@ namespace ringkeep::kernels::cpu {
 
 void add_dense_kernels(Ops& ops);
 void add_linear_kernels(Ops& ops);
+void add_grouped_linear_kernels(Ops& ops);
 void add_kv_kernels(Ops& ops);
 void add_attention_kernels(Ops& ops);
 const char* target_name();  // the SIMD target that dispatch runs, e.g. "AVX3_DL"

@@ -75,6 +75,18 @@ inline V activate(D d, V x, GluKind kind) {
   return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp(d, hn::Neg(t))));
 }
 
+// One vector of a gated unit. GPT-OSS: x * sigmoid(alpha * x) * (up + 1), both cut off.
+template <class V>
+inline V gated(D d, V gate, V up, const GluParams& p) {
+  if (p.kind != GluKind::clamped_swiglu) return hn::Mul(activate(d, gate, p.kind), up);
+  const auto limit = hn::Set(d, p.limit);
+  gate = hn::Min(gate, limit);
+  up = hn::Min(hn::Max(up, hn::Neg(limit)), limit);
+  const auto t = hn::Mul(gate, hn::Set(d, -p.alpha));
+  const auto share = hn::Div(gate, hn::Add(hn::Set(d, 1.0f), exp(d, t)));
+  return hn::Mul(share, hn::Add(up, hn::Set(d, 1.0f)));
+}
+
 void glu(const GluParams& p, Exec& exec) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -84,13 +96,43 @@ void glu(const GluParams& p, Exec& exec) {
     float* y = p.y + r * p.stride;
     int64_t i = 0;
     for (; i + lanes <= p.cols; i += lanes)
-      hn::StoreU(hn::Mul(activate(d, hn::LoadU(d, gate + i), p.kind), hn::LoadU(d, up + i)), d,
-                 y + i);
+      hn::StoreU(gated(d, hn::LoadU(d, gate + i), hn::LoadU(d, up + i), p), d, y + i);
     if (i < p.cols) {  // the tail through a padded vector: the same arithmetic
       HWY_ALIGN float g[kLanes] = {};
+      HWY_ALIGN float u[kLanes] = {};
       std::copy(gate + i, gate + p.cols, g);
-      hn::Store(activate(d, hn::Load(d, g), p.kind), d, g);
-      for (int64_t j = i; j < p.cols; ++j) y[j] = g[j - i] * up[j];
+      std::copy(up + i, up + p.cols, u);
+      hn::Store(gated(d, hn::Load(d, g), hn::Load(d, u), p), d, g);
+      std::copy_n(g, p.cols - i, y + i);
+    }
+  });
+}
+
+void combine(const CombineParams& p, Exec& exec) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for_rows(exec, p.rows, p.cols * p.used, [&](int64_t r) {
+    const float* weight = p.weight + r * p.used;  // [used]
+    const int32_t* place = p.place + r * p.used;  // [used]
+    float* y = p.y + r * p.cols;
+    for (int64_t i = 0; i < p.cols; i += lanes) {
+      const int64_t n = std::min(lanes, p.cols - i);
+      const auto load = [&](int j) {
+        const float* x = p.x + place[j] * p.cols + i;
+        if (n == lanes) return hn::LoadU(d, x);
+        HWY_ALIGN float padded[kLanes] = {};
+        std::copy_n(x, n, padded);
+        return hn::Load(d, padded);
+      };
+      auto sum = hn::Mul(hn::Set(d, weight[0]), load(0));
+      for (int j = 1; j < p.used; ++j) sum = hn::MulAdd(hn::Set(d, weight[j]), load(j), sum);
+      if (n == lanes) {
+        hn::StoreU(sum, d, y + i);
+        continue;
+      }
+      HWY_ALIGN float padded[kLanes];
+      hn::Store(sum, d, padded);
+      std::copy_n(padded, n, y + i);
     }
   });
 }
@@ -106,6 +148,7 @@ namespace {
 HWY_EXPORT(rms_norm);
 HWY_EXPORT(norm_rope);
 HWY_EXPORT(glu);
+HWY_EXPORT(combine);
 
 }  // namespace
 
@@ -113,6 +156,7 @@ void add_dense_kernels(Ops& ops) {
   ops.rms_norm.push_back({"highway", always, RK_RUN(rms_norm)});
   ops.norm_rope.push_back({"highway", always, RK_RUN(norm_rope)});
   ops.glu.push_back({"highway", always, RK_RUN(glu)});
+  ops.combine.push_back({"highway", always, RK_RUN(combine)});
 }
 
 }  // namespace ringkeep::kernels::cpu

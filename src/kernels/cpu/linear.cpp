@@ -9,9 +9,10 @@
 namespace ringkeep::kernels::cpu {
 namespace {
 
-constexpr size_t kTaskBytes = 64 << 10;  // of weights, at least: some microseconds of reading
-constexpr int64_t kTaskRows = 256;       // of x: weights are unpacked once for these
-constexpr int64_t kTasksPerThread = 4;   // wanted, so that threads end together
+constexpr size_t kTaskBytes = 128 << 10;  // of weights, at least: some microseconds of reading
+constexpr int64_t kTaskRows = 256;        // of x: weights are unpacked once for these
+constexpr int64_t kTasksPerThread = 4;    // wanted, so that threads end together
+constexpr int kMaxOutputs = 8;            // of a call; a decode step allocates nothing here
 
 bool packed(const LinearParams& p, const LinearOutput& out) {
   return !p.exact && !out.weight->spec.dense();
@@ -45,14 +46,15 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
   ThreadPool& pool = exec.pool();
   const int64_t cols = p.outputs[0].weight->cols;
   bool any_packed = false;
-  std::vector<Share> shares(size_t(p.n_outputs));
+  Share shares[kMaxOutputs];
+  RK_CHECK(p.n_outputs <= kMaxOutputs, "{} outputs", p.n_outputs);
   int64_t block_tasks = 0;
   for (int o = 0; o < p.n_outputs; ++o) {
     RK_CHECK(p.outputs[o].weight->cols == cols, "outputs of {} and {} columns", cols,
              p.outputs[o].weight->cols);
     any_packed |= packed(p, p.outputs[o]);
-    shares[size_t(o)] = share_of(p.outputs[o], p.rows, pool.threads());
-    block_tasks += shares[size_t(o)].tasks;
+    shares[o] = share_of(p.outputs[o], p.rows, pool.threads());
+    block_tasks += shares[o].tasks;
   }
 
   QuantizedX q;
@@ -74,8 +76,8 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
     const int64_t n = std::min(kTaskRows, p.rows - row0);
     int64_t t = task % block_tasks;
     int o = 0;
-    for (; t >= shares[size_t(o)].tasks; ++o) t -= shares[size_t(o)].tasks;
-    const Share& share = shares[size_t(o)];
+    for (; t >= shares[o].tasks; ++o) t -= shares[o].tasks;
+    const Share& share = shares[o];
     const int64_t block0 = t * share.step;
     const int64_t block1 = std::min(share.blocks, block0 + share.step);
     std::byte* mine = scratch + x_bytes + thread_bytes * size_t(thread);
@@ -90,12 +92,16 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
 void linear_rows(const LinearParams& p, int64_t first, int64_t n, Exec& exec,
                  void (*run)(const LinearParams&, Exec&)) {
   if (n <= 0) return;
-  std::vector<LinearOutput> outputs(p.outputs, p.outputs + p.n_outputs);
-  for (LinearOutput& out : outputs) out.y += first * out.y_stride;
+  RK_CHECK(p.n_outputs <= kMaxOutputs, "{} outputs", p.n_outputs);
+  LinearOutput outputs[kMaxOutputs];
+  for (int o = 0; o < p.n_outputs; ++o) {
+    outputs[o] = p.outputs[o];
+    outputs[o].y += first * outputs[o].y_stride;
+  }
   LinearParams part = p;
   part.x += first * p.x_stride;
   part.rows = n;
-  part.outputs = outputs.data();
+  part.outputs = outputs;
   run(part, exec);
 }
 

@@ -23,12 +23,12 @@ namespace {
 
 using quant::WeightKind;
 
-constexpr int kTileRows = 16;  // rows of x, or pairs of columns, in a tile
-constexpr int kTileCols = 32;  // columns in a tile
-constexpr int kTileBytes = 1024;
-constexpr int64_t kPanel = 2 * kRowBlock;    // outputs formed together
-constexpr int64_t kRowStep = 2 * kTileRows;  // rows formed together
-constexpr int64_t kTaskRows = 1024;          // of x, at most: weights are unpacked once for these
+constexpr int kTileRows = TiledX::kTileRows;  // rows of x, or pairs of columns
+constexpr int kTileCols = 32;                 // columns in a tile
+constexpr int kTileBytes = TiledX::kTileBytes;
+constexpr int64_t kPanel = 2 * kRowBlock;       // outputs formed together
+constexpr int64_t kRowStep = TiledX::kRowStep;  // rows formed together
+constexpr int64_t kTaskRows = 1024;  // of x, at most: weights are unpacked once for these
 
 // Tiles: 2 x 2 sums, two row tiles of x, two blocks of outputs. Intrinsics want literal numbers.
 #define RK_C00 0
@@ -58,22 +58,6 @@ TileConfig whole_tiles() {
   return config;
 }
 
-// x as bf16 in tiles [rows / 16][tiles of columns][terms][16 rows][32 columns]; x ~ the sum of its
-// terms. Rows up to a multiple of 32 are there; the added ones, and columns past the last, are 0.
-struct TiledX {
-  std::byte* data = nullptr;
-  int64_t col_tiles = 0;
-  int terms = 1;
-
-  static int64_t padded_rows(int64_t rows) { return (rows + kRowStep - 1) / kRowStep * kRowStep; }
-  size_t bytes(int64_t rows) const {
-    return size_t(padded_rows(rows) / kTileRows * col_tiles * terms) * kTileBytes;
-  }
-  std::byte* tile(int64_t row_tile, int64_t col_tile) const {
-    return data + size_t((row_tile * col_tiles + col_tile) * terms) * kTileBytes;
-  }
-};
-
 // Columns [first, first + 16) of x, of which `cols` are there; the rest are 0.
 inline __m512 load_columns(const float* x, int64_t first, int64_t cols) {
   const int64_t count = std::clamp<int64_t>(cols - first, 0, 16);
@@ -88,11 +72,13 @@ inline __m512 high_floats(__m512i bf16) {
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(bf16, 1)), 16));
 }
 
-// Rows [row0, row0 + n) of the tiles; those past the last row of x are 0.
-void fill_rows(const TiledX& tiled, const LinearParams& p, int64_t cols, int64_t row0, int64_t n) {
+}  // namespace
+
+void amx_bf16_fill(const TiledX& tiled, const IndexedX& rows, int64_t cols, int64_t row0,
+                   int64_t n) {
   for (int64_t r = row0; r < row0 + n; ++r) {
-    const bool there = r < p.rows;
-    const float* x = p.x + (there ? r : 0) * p.x_stride;
+    const bool there = r < rows.count;
+    const float* x = rows.row(there ? r : 0);
     for (int64_t t = 0; t < tiled.col_tiles; ++t) {
       std::byte* to = tiled.tile(r / kTileRows, t) + r % kTileRows * 64;
       __m512 low = load_columns(x, t * kTileCols, there ? cols : 0);
@@ -106,6 +92,8 @@ void fill_rows(const TiledX& tiled, const LinearParams& p, int64_t cols, int64_t
     }
   }
 }
+
+namespace {
 
 // Column pairs as the tile unit wants them: low and high halves of 16 outputs each, interleaved.
 inline __m512i interleave(__m512i halves) {
@@ -207,8 +195,6 @@ void store_sums(const float* sums, const LinearOutput& out, int64_t row, int64_t
 
 size_t panel_bytes(int64_t col_tiles) { return size_t(col_tiles) * 2 * kTileBytes; }
 
-// Outputs of one panel for rows [row0, row1) of x (row0 a multiple of 32). `scratch`: a panel, and
-// packed_scratch_bytes(cols).
 void run_panel(const LinearOutput& out, const TiledX& x, int64_t panel, int64_t row0, int64_t row1,
                std::byte* scratch) {
   const PackedTensor& w = *out.weight;
@@ -257,6 +243,20 @@ bool amx_bf16_available() {
   return available;
 }
 
+size_t amx_bf16_scratch_bytes(const TiledX& x, int64_t cols) {
+  return panel_bytes(x.col_tiles) + (packed_scratch_bytes(cols) + 63) / 64 * 64;
+}
+
+int64_t amx_bf16_panels(const PackedTensor& w) { return (w.rows + kPanel - 1) / kPanel; }
+
+void amx_bf16_panel(const LinearOutput& out, const TiledX& x, int64_t panel, int64_t row0,
+                    int64_t row1, std::byte* scratch) {
+  const TileConfig config = whole_tiles();
+  _tile_loadconfig(&config);
+  run_panel(out, x, panel, row0, row1, scratch);
+  _tile_release();
+}
+
 bool amx_bf16_takes(const LinearOutput& out) {
   return !out.weight->spec.dense() || out.weight->spec.kind == WeightKind::dense_bf16;
 }
@@ -270,31 +270,29 @@ void amx_bf16_linear(const LinearParams& p, Exec& exec) {
   int64_t panels = 0;  // of all outputs
   for (int o = 0; o < p.n_outputs; ++o) {
     if (p.outputs[o].weight->spec.dense()) x.terms = 2;  // exact weights deserve it
-    panels += (p.outputs[o].weight->rows + kPanel - 1) / kPanel;
+    panels += amx_bf16_panels(*p.outputs[o].weight);
   }
   const size_t x_bytes = x.bytes(p.rows);
-  const size_t thread_bytes =
-      panel_bytes(x.col_tiles) + (packed_scratch_bytes(cols) + 63) / 64 * 64;
+  const size_t thread_bytes = amx_bf16_scratch_bytes(x, cols);
   std::byte* scratch = exec.scratch(x_bytes + thread_bytes * size_t(pool.threads()));
   x.data = scratch;
-  pool.parallel_for(TiledX::padded_rows(p.rows) / kTileRows,
-                    [&](int64_t task, int) { fill_rows(x, p, cols, task * kTileRows, kTileRows); });
+  const IndexedX rows{p.x, p.x_stride, p.rows, nullptr};
+  pool.parallel_for(TiledX::padded_rows(p.rows) / kTileRows, [&](int64_t task, int) {
+    amx_bf16_fill(x, rows, cols, task * kTileRows, kTileRows);
+  });
 
   const int64_t row_tasks = (p.rows + kTaskRows - 1) / kTaskRows;
   pool.parallel_for(panels * row_tasks, [&](int64_t task, int thread) {
-    const TileConfig config = whole_tiles();
-    _tile_loadconfig(&config);
     const int64_t row0 = task / panels * kTaskRows;
     int64_t panel = task % panels;
     int o = 0;
     for (;; ++o) {
-      const int64_t mine = (p.outputs[o].weight->rows + kPanel - 1) / kPanel;
+      const int64_t mine = amx_bf16_panels(*p.outputs[o].weight);
       if (panel < mine) break;
       panel -= mine;
     }
-    run_panel(p.outputs[o], x, panel, row0, std::min(p.rows, row0 + kTaskRows),
-              scratch + x_bytes + thread_bytes * size_t(thread));
-    _tile_release();
+    amx_bf16_panel(p.outputs[o], x, panel, row0, std::min(p.rows, row0 + kTaskRows),
+                   scratch + x_bytes + thread_bytes * size_t(thread));
   });
 }
 
@@ -307,5 +305,9 @@ namespace ringkeep::kernels::cpu {
 bool amx_bf16_available() { return false; }
 bool amx_bf16_takes(const LinearOutput&) { return false; }
 void amx_bf16_linear(const LinearParams&, Exec&) {}
+void amx_bf16_fill(const TiledX&, const IndexedX&, int64_t, int64_t, int64_t) {}
+size_t amx_bf16_scratch_bytes(const TiledX&, int64_t) { return 0; }
+int64_t amx_bf16_panels(const PackedTensor&) { return 0; }
+void amx_bf16_panel(const LinearOutput&, const TiledX&, int64_t, int64_t, int64_t, std::byte*) {}
 }  // namespace ringkeep::kernels::cpu
 #endif

@@ -64,6 +64,43 @@ bool amx_bf16_available();
 bool amx_bf16_takes(const LinearOutput& out);
 void amx_bf16_linear(const LinearParams& p, Exec& exec);
 
+// Its parts, for grouped products. x as bf16 in tiles
+// [rows / 16][tiles of columns][terms][16 rows][32 columns]; x ~ the sum of its terms. Rows up to a
+// multiple of 32 are there; the added ones, and columns past the last, are 0.
+struct TiledX {
+  static constexpr int kTileRows = 16;
+  static constexpr int kTileBytes = 1024;
+  static constexpr int64_t kRowStep = 2 * kTileRows;
+  std::byte* data = nullptr;
+  int64_t col_tiles = 0;
+  int terms = 1;
+
+  static int64_t padded_rows(int64_t rows) { return (rows + kRowStep - 1) / kRowStep * kRowStep; }
+  size_t bytes(int64_t rows) const {
+    return size_t(padded_rows(rows) / kTileRows * col_tiles * terms) * kTileBytes;
+  }
+  std::byte* tile(int64_t row_tile, int64_t col_tile) const {
+    return data + size_t((row_tile * col_tiles + col_tile) * terms) * kTileBytes;
+  }
+};
+// Rows of x, each where `index` (or null: its own number) says.
+struct IndexedX {
+  const float* x = nullptr;
+  int64_t stride = 0;
+  int64_t count = 0;
+  const int32_t* index = nullptr;  // [count]
+  const float* row(int64_t r) const { return x + (index != nullptr ? index[r] : r) * stride; }
+};
+// Rows [row0, row0 + n) of the tiles; those past the last row are 0.
+void amx_bf16_fill(const TiledX& tiled, const IndexedX& rows, int64_t cols, int64_t row0,
+                   int64_t n);
+// Outputs of one panel of 32 for rows [row0, row1) of x (row0 a multiple of 32). `scratch`:
+// amx_bf16_scratch_bytes().
+void amx_bf16_panel(const LinearOutput& out, const TiledX& x, int64_t panel, int64_t row0,
+                    int64_t row1, std::byte* scratch);
+int64_t amx_bf16_panels(const PackedTensor& w);
+size_t amx_bf16_scratch_bytes(const TiledX& x, int64_t cols);
+
 // Float products of dense blocks, or (exact) of packed ones. `scratch`: float_scratch_bytes(cols).
 void float_run(const LinearOutput& out, const float* x, int64_t x_stride, int64_t row0, int64_t n,
                int64_t block0, int64_t block1, std::byte* scratch);

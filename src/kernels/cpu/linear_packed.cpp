@@ -6,7 +6,6 @@
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
 // After simd.h: it follows the target.
-#include "hwy/cache_control.h"
 #include "kernels/cpu/linear_units-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,8 +13,6 @@ RK_TARGET_ATTRIBUTES()
 namespace ringkeep::kernels::cpu {
 namespace HWY_NAMESPACE {
 #if RK_LINEAR_VECTORS
-
-constexpr size_t kPrefetchBytes = 4096;  // ahead of the codes in use; weights are one stream
 
 // One block for kRows rows of x starting at `row0`; y [kRows, 16] receives the sums without scale.
 template <int kBits, int kRows>
@@ -34,8 +31,7 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& la
       VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
       const std::byte* codes = reader.next(scale, bias);
       if constexpr (kRows <= 4)  // a decode step is bound by memory
-        for (size_t at = 0; at < layout.code_bytes + layout.scale_bytes; at += 64)
-          hwy::Prefetch(codes + kPrefetchBytes + at);
+        prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
       VI hi[kRows], lo[kRows];
       for (int r = 0; r < kRows; ++r) {
         hi[r] = hn::Zero(DI());
@@ -123,6 +119,7 @@ void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const st
     for (int64_t g = 0; g < layout.groups; ++g) {
       VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
       const std::byte* codes = reader.next(scale, bias);
+      prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
       hn::StoreU(scale, DF(), reinterpret_cast<float*>(to) + row);
       if (affine) hn::StoreU(bias, DF(), reinterpret_cast<float*>(to) + kRowBlock + row);
       to += plain.scale_bytes;
@@ -142,7 +139,10 @@ void transcode_any(const quant::WeightSpec& spec, const HostLayout& layout, cons
   switch (spec.bits) {
     case 2: return transcode<2>(spec, layout, block, code_offset, out);
     case 3: return transcode<3>(spec, layout, block, code_offset, out);
-    case 4: return transcode<4>(spec, layout, block, code_offset, out);
+    case 4:
+      return spec.codes == quant::CodeKind::e2m1
+                 ? transcode<kE2m1>(spec, layout, block, code_offset, out)
+                 : transcode<4>(spec, layout, block, code_offset, out);
     case 5: return transcode<5>(spec, layout, block, code_offset, out);
     case 6: return transcode<6>(spec, layout, block, code_offset, out);
     default: return transcode<8>(spec, layout, block, code_offset, out);
@@ -190,7 +190,12 @@ void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, 
     switch (w.spec.bits) {
       case 2: block_rows<2>(out, w.spec, layout, block, x, row0, n, b); break;
       case 3: block_rows<3>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 4: block_rows<4>(out, w.spec, layout, block, x, row0, n, b); break;
+      case 4:
+        if (w.spec.codes == quant::CodeKind::e2m1)
+          block_rows<kE2m1>(out, w.spec, layout, block, x, row0, n, b);
+        else
+          block_rows<4>(out, w.spec, layout, block, x, row0, n, b);
+        break;
       case 5: block_rows<5>(out, w.spec, layout, block, x, row0, n, b); break;
       case 6: block_rows<6>(out, w.spec, layout, block, x, row0, n, b); break;
       default: block_rows<8>(out, w.spec, layout, block, x, row0, n, b); break;

@@ -39,6 +39,16 @@ HWY_INLINE V8 load_codes(const std::byte* unit, int row) {
   return hn::LoadU(D8(), reinterpret_cast<const uint8_t*>(unit) + 4 * row);
 }
 
+// Weights are one stream. Asks for as many bytes of it as are being used at `p`: from far ahead
+// into the second cache, which takes many requests at a time, from near into the first.
+HWY_INLINE void prefetch_stream(const std::byte* p, size_t bytes) {
+  constexpr size_t kFar = 8192, kNear = 1024;
+  for (size_t at = 0; at < bytes; at += 64) {
+    __builtin_prefetch(p + kFar + at, 0, 2);
+    __builtin_prefetch(p + kNear + at, 0, 3);
+  }
+}
+
 template <int kShift>
 HWY_INLINE V8 shift_mask(V8 v, int mask) {
   const hn::Repartition<uint16_t, D8> d16;
@@ -61,6 +71,9 @@ HWY_INLINE V8 add_bits(V8 codes, const std::byte* p, int row, int value) {
   return hn::Or(codes, hn::IfThenElseZero(mask, hn::Set(D8(), uint8_t(value))));
 #endif
 }
+
+// In place of the number of bits: 4-bit codes that stand for levels, which are what is unpacked.
+constexpr int kE2m1 = 44;
 
 // Four units (16 columns), number `quad` of a group with `units` units.
 template <int kBits>
@@ -94,6 +107,9 @@ HWY_INLINE void load_units(const std::byte* codes, int units, int quad, int row,
     u[1] = hn::Or(u[1], hn::And(hn::BitCast(D8(), hn::ShiftLeft<2>(all)), mask));
     u[2] = hn::Or(u[2], hn::And(hn::BitCast(D8(), all), mask));
     u[3] = hn::Or(u[3], hn::And(hn::BitCast(D8(), hn::ShiftRight<2>(all)), mask));
+  } else if constexpr (kBits == kE2m1) {
+    const auto levels = hn::LoadDup128(D8(), quant::kE2m1Levels);
+    for (int j = 0; j < 4; ++j) u[j] = hn::TableLookupBytes(levels, u[j]);
   } else if constexpr (kBits == 5 || kBits == 3) {
     for (int j = 0; j < 4; ++j)
       u[j] = add_bits(u[j], rest + (4 * quad + j) * 8, row, 1 << (kBits - 1));

@@ -1,4 +1,5 @@
 // Scalar references of the small float32 ops: norms, rotary embedding, gated activations.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/ref/ref.h"
@@ -54,15 +55,27 @@ float activate(float x, GluKind kind) {
   return 0.5f * x * (1.0f + std::tanh(kSqrt2OverPi * (x + 0.044715f * x * x * x)));
 }
 
+float clamped_swiglu(float gate, float up, float alpha, float limit) {
+  gate = std::min(gate, limit);
+  up = std::min(std::max(up, -limit), limit);
+  return gate / (1.0f + std::exp(-alpha * gate)) * (up + 1.0f);
+}
+
 void glu(const GluParams& p, Exec& exec) {
   exec.pool().parallel_for(p.rows, [&](int64_t r, int) {
     for (int64_t i = r * p.stride; i < r * p.stride + p.cols; ++i)
-      p.y[i] = activate(p.gate[i], p.kind) * p.up[i];
+      p.y[i] = p.kind == GluKind::clamped_swiglu
+                   ? clamped_swiglu(p.gate[i], p.up[i], p.alpha, p.limit)
+                   : activate(p.gate[i], p.kind) * p.up[i];
   });
 }
 
 void add(const AddParams& p, Exec&) {
-  for (int64_t i = 0; i < p.n; ++i) p.y[i] += p.x[i];
+  for (int64_t i = 0; i < p.n && p.gate == nullptr; ++i) p.y[i] += p.x[i];
+  for (int64_t r = 0; r < p.n / p.cols && p.gate != nullptr; ++r) {
+    const float share = 1.0f / (1.0f + std::exp(-p.gate[r]));
+    for (int64_t i = r * p.cols; i < (r + 1) * p.cols; ++i) p.y[i] += share * p.x[i];
+  }
 }
 
 void softcap(const SoftcapParams& p, Exec&) {

@@ -9,6 +9,7 @@ namespace {
 void add_reference(Ops& ops) {
   ref::add_dense_kernels(ops);
   ref::add_linear_kernels(ops);
+  ref::add_expert_kernels(ops);
   ref::add_kv_kernels(ops);
   ref::add_attention_kernels(ops);
 }
@@ -34,6 +35,7 @@ Ops cpu_backend() {
   set_host_layouts(ops);
   cpu::add_dense_kernels(ops);
   cpu::add_linear_kernels(ops);
+  cpu::add_grouped_linear_kernels(ops);
   cpu::add_kv_kernels(ops);
   cpu::add_attention_kernels(ops);
   add_reference(ops);
@@ -43,6 +45,9 @@ Ops cpu_backend() {
 std::string explain(const Ops& ops) {
   std::string text = fmt::format("SIMD target: {}\n", cpu::target_name());
   list(text, "linear", ops.linear);
+  list(text, "route", ops.route);
+  list(text, "grouped", ops.grouped_linear);
+  list(text, "combine", ops.combine);
   list(text, "embed", ops.embed);
   list(text, "rms_norm", ops.rms_norm);
   list(text, "rope_table", ops.rope_table);

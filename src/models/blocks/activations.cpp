@@ -31,6 +31,25 @@ struct Carver {
   }
 };
 
+// Sets the pointers of a mixture of experts.
+void carve_experts(Activations& a, Carver& carver, const ModelConfig& config, int64_t rows) {
+  if (config.experts == 0) return;
+  const int64_t places = std::min(rows, kMaxExpertRows) * config.experts_used;
+  carver.take(a.router, rows * config.experts);
+  carver.take(a.routed, rows * config.hidden);
+  carver.take(a.shared, rows * config.hidden);
+  carver.take(a.shared_gate, rows);
+  carver.take(a.expert_gate, places * config.expert_hidden);
+  carver.take(a.expert_up, places * config.expert_hidden);
+  carver.take(a.expert_out, places * config.hidden);
+  carver.take(a.expert, places);
+  carver.take(a.expert_weight, places);
+  carver.take(a.place, places);
+  carver.take(a.row_of, places);
+  carver.take(a.begin, config.experts + 1);
+  carver.take(a.fine, config.experts);
+}
+
 size_t carve(Activations& a, std::byte* memory, const ModelConfig& config, int64_t rows) {
   const Widths w = widths(config);
   Carver carver{memory};
@@ -41,8 +60,9 @@ size_t carve(Activations& a, std::byte* memory, const ModelConfig& config, int64
   carver.take(a.k, rows * w.k);
   carver.take(a.v, rows * w.v);
   carver.take(a.attn, rows * w.attn);
-  carver.take(a.gate, rows * config.ffn_hidden);
-  carver.take(a.up, rows * config.ffn_hidden);
+  const int64_t ffn = std::max(config.ffn_hidden, config.shared_expert_hidden);
+  carver.take(a.gate, rows * ffn);
+  carver.take(a.up, rows * ffn);
   const int64_t embedded = static_cast<int64_t>(config.layers.size()) * config.layer_embedding;
   carver.take(a.layer_in, rows * embedded);
   carver.take(a.layer_gate, rows * embedded);
@@ -51,6 +71,7 @@ size_t carve(Activations& a, std::byte* memory, const ModelConfig& config, int64
   carver.take(a.tokens, rows);
   carver.take(a.positions, rows);
   if (config.query_scale_beta != 0.0f) carver.take(a.query_scale, rows);
+  carve_experts(a, carver, config, rows);
   carver.take(a.non_finite, 1);
   return carver.used;
 }

@@ -10,6 +10,7 @@
 namespace ringkeep::models {
 
 inline constexpr int64_t kMaxLogitRows = 32;
+inline constexpr int64_t kMaxExpertRows = 512;
 
 struct Activations {
   static Result<Activations> allocate(const ModelConfig& config, int64_t max_rows,
@@ -34,6 +35,21 @@ struct Activations {
   int32_t* tokens = nullptr;     // [rows]
   int32_t* positions = nullptr;  // [rows]
   float* query_scale = nullptr;  // [rows]; null where queries have none
+  // Mixture of experts. Experts see at most kMaxExpertRows rows at a time; a place is a row of one
+  // of its experts.
+  float* router = nullptr;         // [rows, experts]
+  float* routed = nullptr;         // [rows, hidden]  Gemma 4: what the router or the experts read
+  float* shared = nullptr;         // [rows, hidden]  another branch's output
+  float* shared_gate = nullptr;    // [rows]
+  float* expert_gate = nullptr;    // [places, expert_hidden]
+  float* expert_up = nullptr;      // [places, expert_hidden]
+  float* expert_out = nullptr;     // [places, hidden]
+  int32_t* expert = nullptr;       // [places]
+  float* expert_weight = nullptr;  // [places]
+  int32_t* place = nullptr;        // [places]
+  int32_t* row_of = nullptr;       // [places]
+  int32_t* begin = nullptr;        // [experts + 1]
+  int32_t* fine = nullptr;         // [experts]
   int32_t* non_finite = nullptr;
 };
 

@@ -135,6 +135,7 @@ void Decoder::attention(int index, const weights::LayerWeights& w, const float* 
                     .out = a_.attn,
                     .scale = config_.attention_scale,
                     .softcap = config_.attention_softcap,
+                    .sinks = w.sinks.data(),
                     .non_finite = a_.non_finite},
                    *step.batch.kv, step.store, ops_, step.exec);
   if (statistics_ != nullptr) {
@@ -147,21 +148,33 @@ void Decoder::attention(int index, const weights::LayerWeights& w, const float* 
 }
 
 void Decoder::feed_forward(const weights::LayerWeights& w, const float* in, Step& step) {
-  const int64_t ffn = w.gate.tensor.rows;
-  const LinearOutput outputs[] = {{&w.gate.tensor, nullptr, a_.gate, ffn},
-                                  {&w.up.tensor, nullptr, a_.up, ffn}};
+  gated_product(w.gate, w.up, w.down, in, a_.branch, step);
+}
+
+void Decoder::gated_product(const weights::OwnedTensor& gate, const weights::OwnedTensor& up,
+                            const weights::OwnedTensor& down, const float* in, float* out,
+                            Step& step) {
+  const int64_t ffn = gate.tensor.rows;
+  const LinearOutput outputs[] = {{&gate.tensor, nullptr, a_.gate, ffn},
+                                  {&up.tensor, nullptr, a_.up, ffn}};
   linear(in, config_.hidden, outputs, step);
+  gated(a_.gate, a_.up, step.rows, ffn, step);
+  const LinearOutput last[] = {{&down.tensor, nullptr, out, config_.hidden}};
+  linear(a_.gate, ffn, last, step);
+}
+
+void Decoder::gated(float* gate, const float* up, int64_t rows, int64_t cols, Step& step) {
   kernels::run(ops_.glu,
-               kernels::GluParams{.gate = a_.gate,
-                                  .up = a_.up,
-                                  .rows = step.rows,
-                                  .cols = ffn,
-                                  .stride = ffn,
+               kernels::GluParams{.gate = gate,
+                                  .up = up,
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .stride = cols,
                                   .kind = glu_kind(),
-                                  .y = a_.gate},
+                                  .y = gate,
+                                  .alpha = config_.swiglu_alpha,
+                                  .limit = config_.swiglu_limit},
                step.exec);
-  const LinearOutput out[] = {{&w.down.tensor, nullptr, a_.branch, config_.hidden}};
-  linear(a_.gate, ffn, out, step);
 }
 
 Status Decoder::set_key_balance(std::shared_ptr<const weights::KeyBalance> balance,

@@ -66,10 +66,22 @@ class Decoder : public Model {
   // a_.h, or in [rows, hidden], -> down(act(gate) * up) -> a_.branch
   void feed_forward(const weights::LayerWeights& w, Step& step) { feed_forward(w, a_.h, step); }
   void feed_forward(const weights::LayerWeights& w, const float* in, Step& step);
+  // in [rows, hidden] -> the sum of each row's experts, which a router chooses from router_in
+  // [rows, hidden] -> a_.branch. (blocks/experts.cpp)
+  void experts(const weights::ExpertWeights& w, const float* router_in, const float* in,
+               Step& step);
+  // a_.branch += sigmoid(gate(in)) * an expert of every row
+  void add_shared_expert(const weights::ExpertWeights& w, const float* in, Step& step);
   kernels::GluKind glu_kind() const {
-    return config_.activation == Activation::silu ? kernels::GluKind::silu
-                                                  : kernels::GluKind::gelu_tanh;
+    return config_.activation == Activation::silu        ? kernels::GluKind::silu
+           : config_.activation == Activation::gelu_tanh ? kernels::GluKind::gelu_tanh
+                                                         : kernels::GluKind::clamped_swiglu;
   }
+  // gate = act(gate) * up; both [rows, cols]
+  void gated(float* gate, const float* up, int64_t rows, int64_t cols, Step& step);
+  // out [rows, hidden] = down(act(gate in) * up in), by way of a_.gate and a_.up.
+  void gated_product(const weights::OwnedTensor& gate, const weights::OwnedTensor& up,
+                     const weights::OwnedTensor& down, const float* in, float* out, Step& step);
   // y = x W^T of every row of the step, with what the rows' adapters add.
   void linear(const float* x, int64_t x_stride, std::span<const kernels::LinearOutput> outputs,
               Step& step);
