@@ -17,7 +17,7 @@ int64_t rows_in_sight(const kv::LayerPlan& layer, int64_t length) {
 
 // Bytes that a decode step must read when the sequence has `length` tokens.
 double decode_bytes(const engine::Engine& engine, const kv::KvPlan& plan, int64_t length) {
-  auto bytes = static_cast<double>(engine.decode_weight_bytes());
+  auto bytes = static_cast<double>(engine.decode_weight_bytes() + engine.adapter_bytes());
   for (const kv::LayerPlan& layer : plan.layers) {
     // A shared layer reads its donor's rows.
     const auto& stored = layer.donor >= 0 ? plan.layers[static_cast<size_t>(layer.donor)] : layer;

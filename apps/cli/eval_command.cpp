@@ -105,6 +105,10 @@ Result<EvalSession> start_eval(checkpoint::Checkpoint checkpoint, const EvalOpti
                  .exact = options.runtime.exact,
                  .machine = fmt::format("{}, {} threads", cpu_name(), options.runtime.threads)};
   out.session = RK_TRY(start(std::move(checkpoint), out.reference.flags, options.runtime));
+  for (const engine::AdapterInfo& adapter : out.session.engine->adapters()) {
+    out.model_hash += " " + adapter.sha256;
+    out.subject.model += " with " + options.runtime.adapters.front();
+  }
   return out;
 }
 

@@ -4,12 +4,14 @@
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/adapter_options.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
 #include "models/model.h"
 #include "quant/source_tensor.h"
+#include "weights/adapter.h"
 #include "weights/decoder_weights.h"
 
 namespace ringkeep::cli {
@@ -39,6 +41,46 @@ const char* format_name(checkpoint::Format format) {
   return format == checkpoint::Format::gguf ? "gguf" : "safetensors";
 }
 
+// The adapters of --adapter, checked against the model.
+Result<std::vector<weights::AdapterSource>> open_adapters(const std::vector<std::string>& texts,
+                                                          const ModelConfig& config) {
+  std::vector<weights::AdapterSource> sources;
+  for (const engine::AdapterOption& option : RK_TRY(parse_adapters(texts)).options)
+    sources.push_back(RK_TRY(weights::AdapterSource::open(option.path, option.scale, config)));
+  return sources;
+}
+
+Result<Json> adapters_json(const std::vector<weights::AdapterSource>& sources,
+                           const kernels::Ops& ops) {
+  Json out = Json::array();
+  for (const weights::AdapterSource& source : sources) {
+    Json modules = Json::array();
+    for (const auto& pair : source.pairs())
+      modules.push_back(Json{{"module", pair.module},
+                             {"rank", pair.rank},
+                             {"scale", pair.scale},
+                             {"outputs", pair.outputs},
+                             {"inputs", pair.inputs}});
+    out.push_back(Json{{"path", source.file().path},
+                       {"format", checkpoint::adapter_format_name(source.file().config.format)},
+                       {"sha256", source.sha256()},
+                       {"bytes", RK_TRY(weights::adapter_sizes(source, ops)).bytes},
+                       {"modules", std::move(modules)}});
+  }
+  return out;
+}
+
+void print_adapters(const Json& adapters) {
+  for (const Json& adapter : adapters) {
+    fmt::print("\n{} ({}), {} once loaded\n", adapter["path"].get<std::string>(),
+               adapter["format"].get<std::string>(), human_bytes(adapter["bytes"].get<double>()));
+    for (const Json& pair : adapter["modules"])
+      fmt::print("{}  [{}, {}], rank {}, scale {:g}\n", pair["module"].get<std::string>(),
+                 pair["outputs"].get<int64_t>(), pair["inputs"].get<int64_t>(),
+                 pair["rank"].get<int64_t>(), pair["scale"].get<double>());
+  }
+}
+
 // Of a mixture of experts: bytes of the packed weights, and of those that a token meets.
 struct ExpertBytes {
   size_t all = 0;
@@ -54,7 +96,7 @@ Result<std::optional<ExpertBytes>> expert_bytes(const checkpoint::Checkpoint& ch
 }
 
 void print_inspect_json(const checkpoint::Checkpoint& checkpoint,
-                        const std::optional<ExpertBytes>& experts) {
+                        const std::optional<ExpertBytes>& experts, Json adapters) {
   Json metadata = Json::object();
   for (const auto& [key, value] : checkpoint.metadata) metadata[key] = value;
   Json tensors = Json::array();
@@ -79,6 +121,7 @@ void print_inspect_json(const checkpoint::Checkpoint& checkpoint,
                                              {"active_bytes", experts->active}}
                                       : Json(nullptr)},
                   {"metadata", std::move(metadata)},
+                  {"adapters", std::move(adapters)},
                   {"tensors", std::move(tensors)}});
 }
 
@@ -108,11 +151,18 @@ void print_inspect_text(const checkpoint::Checkpoint& checkpoint,
   }
 }
 
-Result<int> inspect_command(const ModelOptions& options) {
+Result<int> inspect_command(const ModelOptions& options, const std::vector<std::string>& texts) {
   init_log(options.verbosity);
   const checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model));
   const auto experts = RK_TRY(expert_bytes(checkpoint));
-  (options.json ? print_inspect_json : print_inspect_text)(checkpoint, experts);
+  const auto sources = RK_TRY(open_adapters(texts, checkpoint.config));
+  Json adapters = RK_TRY(adapters_json(sources, kernels::cpu_backend()));
+  if (options.json) {
+    print_inspect_json(checkpoint, experts, std::move(adapters));
+  } else {
+    print_inspect_text(checkpoint, experts);
+    print_adapters(adapters);
+  }
   return 0;
 }
 
@@ -121,9 +171,11 @@ Result<int> inspect_command(const ModelOptions& options) {
 Command add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand("inspect", "print metadata and tensors");
   auto options = std::make_shared<ModelOptions>();
+  auto adapters = std::make_shared<std::vector<std::string>>();
   add_model_options(*command, *options);
   add_json_option(*command, *options);
-  return {command, [options] { return inspect_command(*options); }};
+  add_adapter_option(*command, *adapters);
+  return {command, [options, adapters] { return inspect_command(*options, *adapters); }};
 }
 
 }  // namespace ringkeep::cli

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "cli/adapter_options.h"
 #include "cli/machine.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -135,6 +136,7 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
                "print the kernels of every operation on stderr")
       ->group(group);
   add_weight_options(app, options);
+  add_adapter_option(app, options.adapters);
 }
 
 // The ranges of engine::validate() and of a request's fields.
@@ -236,8 +238,12 @@ Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(checkpoint::Checkpoint c
   return text::Tokenizer::create(std::move(checkpoint.tokenizer));
 }
 
-engine::EngineOptions engine_options(const CacheFlags& flags, const RuntimeOptions& runtime) {
+Result<engine::EngineOptions> engine_options(const CacheFlags& flags,
+                                             const RuntimeOptions& runtime) {
   engine::EngineOptions options;
+  Adapters adapters = RK_TRY(parse_one_adapter(runtime.adapters));
+  options.adapters = std::move(adapters.options);
+  options.adapter = adapters.for_all;
   options.cache = flags;
   options.exact = runtime.exact;
   options.weight_bits = runtime.weight_bits;
@@ -254,7 +260,12 @@ void report_plan(const kv::KvPlan& plan) {
 }
 
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,
-                      const RuntimeOptions& runtime, int64_t reserve_tokens) {
+                      const RuntimeOptions& runtime) {
+  return start(std::move(checkpoint), RK_TRY(engine_options(flags, runtime)), runtime);
+}
+
+Result<Session> start(checkpoint::Checkpoint checkpoint, const engine::EngineOptions& options,
+                      const RuntimeOptions& runtime) {
   Session session;
   session.device = kernels::make_cpu_device(runtime.threads);
   session.ops = std::make_unique<kernels::Ops>(kernels::cpu_backend());
@@ -262,8 +273,6 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags
     return make_error(ErrorKind::runtime, "--threads {}: the system starts no more than {}",
                       runtime.threads, started);
   if (runtime.explain_kernels) std::fputs(kernels::explain(*session.ops).c_str(), stderr);
-  engine::EngineOptions options = engine_options(flags, runtime);
-  options.reserve_tokens = reserve_tokens;
   session.engine =
       RK_TRY(engine::Engine::load(std::move(checkpoint), options, *session.ops, *session.device));
   spdlog::info("loaded: {} bytes of weights, peak memory {} bytes", session.engine->weight_bytes(),

@@ -30,6 +30,7 @@ struct RuntimeOptions {
   int weight_bits = 0;
   int weight_group = 64;
   bool explain_kernels = false;
+  std::vector<std::string> adapters;  // [NAME=]PATH[=SCALE]
 };
 
 struct SamplingOptions {
@@ -49,7 +50,8 @@ void add_context_option(CLI::App& app, CacheFlags& flags);
 CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags);
 void add_parallel_option(CLI::App& app, CacheFlags& flags);
 void add_weight_options(CLI::App& app, RuntimeOptions& options);
-void add_runtime_options(CLI::App& app, RuntimeOptions& options);  // weight options included
+// Weight options and --adapter included.
+void add_runtime_options(CLI::App& app, RuntimeOptions& options);
 // What of them chooses a token.
 void add_sampler_options(CLI::App& app, engine::SamplingParams& params);
 void add_sampling_options(CLI::App& app, SamplingOptions& options);
@@ -73,13 +75,18 @@ struct Session {
   std::unique_ptr<engine::Engine> engine;
 };
 
-engine::EngineOptions engine_options(const CacheFlags& flags, const RuntimeOptions& runtime);
+// Everything goes through the one adapter of `runtime`. Errors (usage): more than one; see
+// parse_adapters.
+Result<engine::EngineOptions> engine_options(const CacheFlags& flags,
+                                             const RuntimeOptions& runtime);
 
 // What --kv-budget chose, and the warnings of the plan, on stderr.
 void report_plan(const kv::KvPlan& plan);
 
 // Makes the device and the engine, prints --explain-kernels and the plan's warnings (stderr).
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,
-                      const RuntimeOptions& runtime, int64_t reserve_tokens = 1024);
+                      const RuntimeOptions& runtime);
+Result<Session> start(checkpoint::Checkpoint checkpoint, const engine::EngineOptions& options,
+                      const RuntimeOptions& runtime);
 
 }  // namespace ringkeep::cli

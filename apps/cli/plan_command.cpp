@@ -5,12 +5,14 @@
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/adapter_options.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
 #include "kv/plan.h"
 #include "models/model.h"
+#include "weights/adapter.h"
 #include "weights/calibration.h"
 #include "weights/decoder_weights.h"
 
@@ -20,7 +22,7 @@ namespace {
 struct Options {
   ModelOptions model;
   CacheFlags cache;
-  RuntimeOptions weights;  // only the weight flags
+  RuntimeOptions weights;  // only the weight flags and the adapters
 };
 
 // The packed size of the checkpoint's tensors, or nothing when they are not there.
@@ -44,8 +46,27 @@ std::optional<size_t> scratch_bytes(const ModelConfig& config, const kv::KvPlan&
 struct Totals {
   std::optional<size_t> weights;
   std::optional<size_t> active_weights;  // of them, those of one token's experts and all others
+  std::optional<size_t> adapters;        // factors
   std::optional<size_t> scratch;
 };
+
+// Factors and scratch of the adapters. Errors: of --adapter and of its files.
+Status add_adapters(const std::vector<std::string>& texts, const ModelConfig& config,
+                    const kv::KvPlan& plan, const kernels::Ops& ops, Totals& totals) {
+  if (texts.empty()) return {};
+  totals.adapters = 0;
+  weights::AdapterSizes largest;
+  for (const engine::AdapterOption& option : RK_TRY(parse_adapters(texts)).options) {
+    const auto source = RK_TRY(weights::AdapterSource::open(option.path, option.scale, config));
+    const auto sizes = RK_TRY(weights::adapter_sizes(source, ops));
+    *totals.adapters += sizes.bytes;
+    largest.grow(sizes);
+  }
+  if (totals.scratch)
+    *totals.scratch +=
+        models::adapter_scratch_bytes(largest, std::max<int64_t>(plan.chunk, plan.parallel));
+  return {};
+}
 
 Json optional_json(bool present, int64_t value) { return present ? Json(value) : Json(nullptr); }
 
@@ -92,6 +113,7 @@ Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
       {"layers", std::move(layers)},
       {"totals",
        {{"weights_bytes", totals.weights ? Json(*totals.weights) : Json(nullptr)},
+        {"adapter_bytes", totals.adapters.value_or(0)},
         {"weights_active_bytes",
          totals.active_weights ? Json(*totals.active_weights) : Json(nullptr)},
         {"kv_bytes", plan.kv_bytes},
@@ -140,6 +162,7 @@ Result<int> plan_command(const Options& options) {
     totals.active_weights =
         bytes->active(checkpoint.config.experts_used, checkpoint.config.experts);
   }
+  RK_TRY(add_adapters(options.weights.adapters, checkpoint.config, plan, ops, totals));
   if (options.model.json) {
     for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
     print_json(plan_json(plan, totals));
@@ -151,6 +174,7 @@ Result<int> plan_command(const Options& options) {
                               checkpoint.config.experts_used, checkpoint.config.experts)
                       .c_str(),
                   totals.active_weights);
+    if (totals.adapters) print_total("adapters", totals.adapters);
     print_total("scratch", totals.scratch);
   }
   if (!plan.runnable()) return kv::refusal_error(plan);
@@ -170,6 +194,7 @@ Command add_plan(CLI::App& app) {
   add_prefix_cache_option(*command, options->cache);
   add_parallel_option(*command, options->cache);
   add_weight_options(*command, options->weights);
+  add_adapter_option(*command, options->weights.adapters);
   return {command, [options] { return plan_command(*options); }};
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/sha256.h"
+#include "cli/adapter_options.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/serve_options.h"
@@ -53,6 +54,17 @@ std::string fingerprint(const engine::Engine& engine, const ServeOptions& option
   return "rk_" + sha256_hex(text).substr(0, 12);
 }
 
+openai::ServedAdapter served_adapter(const engine::AdapterInfo& info, const std::string& model) {
+  const engine::AdapterOption& option = info.option;
+  std::filesystem::path folder(option.path);
+  if (!folder.has_filename()) folder = folder.parent_path();
+  return {.name = option.name,
+          .path = option.path,
+          .folder = folder.filename().string(),
+          .scale = option.scale,
+          .fingerprint = "rk_" + sha256_hex(model + info.sha256).substr(0, 12)};
+}
+
 class Serving {
  public:
   explicit Serving(ServeOptions options) : options_(std::move(options)) {}
@@ -62,6 +74,13 @@ class Serving {
         options_.log_format == "json" ? http::LogFormat::json : http::LogFormat::text,
         options_.quiet ? 0 : 1 + options_.model.verbosity);
     RK_TRY(check_access());
+    if (options_.names.empty()) options_.names = {default_name(options_.model.model)};
+    adapters_ = RK_TRY(parse_adapters(options_.runtime.adapters));
+    for (const engine::AdapterOption& adapter : adapters_.options)
+      if (std::ranges::count(options_.names, adapter.name) > 0)
+        return make_error(ErrorKind::usage,
+                          "--adapter: \"{}\" is the name of the model, give another: NAME=PATH",
+                          adapter.name);
     template_ = RK_TRY(template_source(options_.chat_template));
     if (!options_.chat_template.empty() && template_.empty())
       return input_error("{}: the chat template is empty", options_.chat_template);
@@ -97,7 +116,6 @@ class Serving {
   Status listen() {
     openai::Settings settings;
     settings.names = options_.names;
-    if (settings.names.empty()) settings.names = {default_name(options_.model.model)};
     settings.defaults.sampling = options_.sampling;
     if (options_.max_tokens != -2)
       settings.defaults.chat_max_tokens = settings.defaults.completion_max_tokens =
@@ -126,14 +144,22 @@ class Serving {
   Status load() {
     const auto begin = std::chrono::steady_clock::now();
     auto checkpoint = RK_TRY(checkpoint::open(options_.model.model));
-    session_ = RK_TRY(
-        start(std::move(checkpoint), options_.cache, options_.runtime, options_.reserve_tokens));
+    RuntimeOptions runtime = options_.runtime;
+    runtime.adapters.clear();
+    auto engine_options = RK_TRY(cli::engine_options(options_.cache, runtime));
+    engine_options.reserve_tokens = options_.reserve_tokens;
+    engine_options.adapters = adapters_.options;
+    engine_options.adapter = adapters_.for_all;
+    session_ = RK_TRY(start(std::move(checkpoint), engine_options, runtime));
     engine::Engine& engine = *session_.engine;
 
     auto model = std::make_shared<openai::Model>();
     model->names = app_->settings().names;
     model->created = std::time(nullptr);
     model->fingerprint = fingerprint(engine, options_);
+    for (const engine::AdapterInfo& info : engine.adapters())
+      model->adapters.push_back(served_adapter(info, model->fingerprint));
+    model->adapter = adapters_.for_all;
     model->tokenizer = engine.tokenizer();
     model->config = engine.config();
     model->plan = &engine.plan();
@@ -227,10 +253,11 @@ class Serving {
     ::_exit(exit_code(ErrorKind::runtime));
   }
 
-  const ServeOptions options_;
+  ServeOptions options_;
   StopSignal stop_;  // before any thread
   http::ApiKeys keys_;
   std::string template_;
+  Adapters adapters_;
   std::unique_ptr<openai::App> app_;
   std::unique_ptr<http::Server> server_;
   Session session_;

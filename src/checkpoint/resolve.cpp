@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/mapped_file.h"
+#include "checkpoint/adapter.h"
 #include "checkpoint/checkpoint.h"
 
 namespace ringkeep::checkpoint {
@@ -125,6 +126,15 @@ Result<std::string> resolve(const std::string& model) {
   }
   if (is_repository(model)) return inside_folder(RK_TRY(resolve_repository(model)));
   return input_error("{}: no such file or folder", model);
+}
+
+Result<std::string> resolve_adapter(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return path;
+  if (present(path))
+    return input_error("{}: expected a folder, as PEFT or mlx-lm writes it, found a file", path);
+  if (is_repository(path)) return resolve_repository(path);
+  return input_error("{}: no such folder", path);
 }
 
 }  // namespace ringkeep::checkpoint

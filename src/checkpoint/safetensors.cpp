@@ -102,6 +102,7 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes,
   std::vector<Range> ranges;
   for (const auto& [key, value] : json.items()) {
     if (key == "__metadata__") {
+      if (value.is_null()) continue;  // mlx, where a program gives it none
       if (!value.is_object()) return input_error("{}: __metadata__: expected an object", name);
       for (const auto& [meta_key, meta_value] : value.items())
         file.metadata[meta_key] =

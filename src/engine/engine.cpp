@@ -37,6 +37,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   if (!plan.runnable()) return kv::refusal_error(plan);
   RK_TRY(models::check_family(checkpoint.config));
   RK_TRY(calibrated_balance(options.cache, checkpoint));
+  const auto adapters = RK_TRY(State::open_adapters(options, checkpoint.config));
   settle_long_rope(checkpoint.config, plan.max_length());
 
   std::unique_ptr<Engine> engine(new Engine());
@@ -51,6 +52,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   const models::ModelOptions model_options{.max_rows = s.max_rows,
                                            .pack = {options.weight_bits, options.weight_group}};
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
+  RK_TRY(s.load_adapters(adapters));
   RK_TRY(s.install(options.cache, plan));
   s.logits =
       RK_TRY(Buffer::allocate(static_cast<size_t>(s.model->max_logit_rows()) *
@@ -164,6 +166,7 @@ Status Engine::logits(std::span<const int32_t> tokens, int64_t chunk, int64_t be
     const int64_t rows =
         std::min({chunk, s.max_rows, s.store->max_step_rows(sequence), end - done});
     models::Batch batch;
+    if (adapter() != nullptr) batch.adapters = {{0, rows, adapter()}};
     for (int64_t r = done; r < done + rows; ++r) {
       batch.tokens.push_back(tokens[static_cast<size_t>(r)]);
       batch.positions.push_back(static_cast<int32_t>(r));

@@ -22,8 +22,18 @@
 namespace ringkeep::models {
 class Model;
 }
+namespace ringkeep::weights {
+class Adapter;
+}
 
 namespace ringkeep::engine {
+
+// A LoRA adapter (docs/adapters.md).
+struct AdapterOption {
+  std::string name;
+  std::string path;    // a folder, or org/name in the local Hugging Face cache
+  float scale = 1.0f;  // multiplies what it adds
+};
 
 struct EngineOptions {
   CacheFlags cache;
@@ -32,6 +42,9 @@ struct EngineOptions {
   int weight_group = 64;
   int64_t max_queue = 0;  // requests that wait beyond those there is place for; 0: any number
   int64_t reserve_tokens = 1024;  // pages are set aside for a reply's next so many tokens, or fewer
+  std::vector<AdapterOption> adapters;
+  // Which of them everything goes through that does not say: requests, logits, lanes, saved caches.
+  int adapter = -1;  // -1: none
 };
 
 struct Request {
@@ -46,8 +59,9 @@ struct Request {
   // Log-probabilities of the prompt's tokens and of so many others in their place; < 0: none. The
   // whole prompt is run for them, whatever is known of it.
   int prompt_logprobs = -1;
+  std::optional<int> adapter;  // of EngineOptions::adapters; -1: none; nothing: the engine's
   // Prefix reuse (docs/kv-cache.md): further token counts within the prompt to keep a snapshot of,
-  // the ends of messages; and what else but tokens a prefix must agree in (adapter, images).
+  // the ends of messages; and what else but tokens and adapter a prefix must agree in (images).
   std::vector<int64_t> snapshot_at;
   uint64_t cache_salt = 0;
   bool reuse_prefix = true;  // false: the whole prompt is run, whatever is known
@@ -117,6 +131,13 @@ struct SequenceView {
   std::vector<std::vector<int32_t>> pages;  // [groups of the plan] physical pages, oldest first
 };
 
+// An adapter that is loaded.
+struct AdapterInfo {
+  AdapterOption option;
+  std::string sha256;  // of its files and the scale
+  size_t bytes = 0;    // of its factors
+};
+
 class Engine {
  public:
   // Plans the cache (all refusals, kind `refused`), loads the weights, allocates.
@@ -136,6 +157,8 @@ class Engine {
   size_t decode_weight_bytes() const;        // weight bytes that one decode step reads
   size_t expert_bytes() const;               // packed weights in matrices of experts
   size_t scratch_bytes() const;              // activations and kernel scratch
+  const std::vector<AdapterInfo>& adapters() const;
+  size_t adapter_bytes() const;  // factors of all adapters
 
   // Adds a generation. Errors: usage (empty prompt, bad sampling, fork_of), input (prompt longer
   // than ctx), busy (the queue is full).
@@ -175,6 +198,8 @@ class Engine {
   kernels::Exec& exec();
   const kernels::Ops& ops() const;
   int64_t max_step_rows() const;  // that activations were made for
+  // The adapter of rows that do not say; null: none.
+  const weights::Adapter* adapter() const;
   // K balance of the caches that `flags` plan. Errors: of --kv-calibration's file.
   Result<weights::KeyBalance> key_balance(const CacheFlags& flags, const kv::KvPlan& plan) const;
 

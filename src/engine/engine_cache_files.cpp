@@ -10,6 +10,9 @@ Fingerprint Engine::State::fingerprint() {
                            .tokenizer = tokenizer_sum,
                            .balance = *balance,
                            .plan = store->plan(),
+                           .adapter = options.adapter < 0
+                                          ? "none"
+                                          : adapters[static_cast<size_t>(options.adapter)].sha256(),
                            .exact = options.exact,
                            .weight_bits = options.weight_bits,
                            .weight_group = options.weight_group});
@@ -18,7 +21,7 @@ Fingerprint Engine::State::fingerprint() {
 Status Engine::save_cache(std::span<const int32_t> tokens, const std::string& path) {
   State& s = *state_;
   RK_CHECK(s.prefixes != nullptr, "there is no prefix cache");
-  const auto hit = s.prefixes->find(tokens, 0);
+  const auto hit = s.prefixes->find(tokens, s.salt_with(s.options.adapter, 0));
   if (!hit)
     return make_error(ErrorKind::refused,
                       "{}: not saved: a snapshot of {} tokens does not fit --prefix-cache-bytes {}",
@@ -53,7 +56,8 @@ Result<LoadedCache> Engine::load_cache(const std::string& path) {
                            config().vocab_size);
     sequence = RK_TRY(restore_saved_state(s.access(), state, s.fingerprint(), path));
     loaded.length = static_cast<int64_t>(state.tokens.size());
-    if (s.prefixes->insert(state.tokens, 0, sequence)) loaded.tokens = state.tokens;
+    if (s.prefixes->insert(state.tokens, s.salt_with(s.options.adapter, 0), sequence))
+      loaded.tokens = state.tokens;
   }
   const size_t bytes = s.store->freeze_bytes(sequence);
   s.store->close(sequence);

@@ -19,6 +19,7 @@
 #include "engine/saved_state.h"
 #include "engine/scheduler.h"
 #include "models/model.h"
+#include "weights/adapter.h"
 
 namespace ringkeep::engine {
 
@@ -33,6 +34,8 @@ struct Engine::State final : Seats {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::string tokenizer_sum;  // for saved caches
   std::unique_ptr<models::Model> model;
+  std::vector<weights::Adapter> adapters;  // of options.adapters
+  std::vector<AdapterInfo> adapter_infos;
   std::unique_ptr<kv::Store> store;
   std::unique_ptr<PrefixCache> prefixes;               // null: off
   std::shared_ptr<const weights::KeyBalance> balance;  // of the store's plan
@@ -44,6 +47,17 @@ struct Engine::State final : Seats {
   ServingStats counts;
   Buffer logits;  // [max_logit_rows, vocab] float32
   std::function<void()> heartbeat;
+
+  // --- adapters
+  // Opens and checks the adapters of `options`, before weights are read.
+  static Result<std::vector<weights::AdapterSource>> open_adapters(const EngineOptions& options,
+                                                                   const ModelConfig& config);
+  Status load_adapters(std::span<const weights::AdapterSource> sources);
+  const weights::Adapter* adapter(int index) const {
+    return index < 0 ? nullptr : &adapters[static_cast<size_t>(index)];
+  }
+  // What rows must agree in beside tokens to be the same: `salt` and the adapter.
+  uint64_t salt_with(int adapter, uint64_t salt) const;
 
   // --- caches
   Result<weights::KeyBalance> balance_for(const CacheFlags& flags, const kv::KvPlan& plan) const;

@@ -58,6 +58,12 @@ Result<int64_t> Engine::submit(Request request) {
   if (const auto why = s.admission->never(prompt, limit))
     return input_error("the cache (--kv-memory) is too small for this request: {}", *why);
 
+  const int adapter = request.adapter.value_or(s.options.adapter);
+  if (adapter < -1 || adapter >= static_cast<int>(s.adapters.size()))
+    return make_error(ErrorKind::usage, "adapter {}: {} are loaded", adapter, s.adapters.size());
+  request.adapter = adapter;
+  request.cache_salt = s.salt_with(adapter, request.cache_salt);
+
   if (request.fork_of < 0 || request.fork_of >= s.next_id)
     return make_error(ErrorKind::usage, "fork_of {}: there is no such request", request.fork_of);
   if (const Generation* leader = s.find(request.fork_of);
@@ -162,6 +168,11 @@ std::vector<Engine::State::Part> Engine::State::plan_step() {
     parts.push_back({find(entry.id), entry.rows, entry.sample});
   std::stable_partition(parts.begin(), parts.end(),
                         [](const Part& part) { return !part.generation->prefilling(); });
+  // Rows of one adapter together, within those that decode and within the prompts.
+  if (!adapters.empty())
+    std::ranges::stable_sort(parts, {}, [](const Part& part) {
+      return std::pair(part.generation->prefilling(), *part.generation->request.adapter);
+    });
   return parts;
 }
 
@@ -173,6 +184,15 @@ Status Engine::State::forward(std::span<const Part> parts) {
     entries.push_back({.sequence = g.sequence,
                        .row0 = static_cast<int64_t>(batch.tokens.size()),
                        .rows = part.rows});
+    if (const weights::Adapter* used = adapter(*g.request.adapter)) {
+      const auto row0 = static_cast<int64_t>(batch.tokens.size());
+      std::vector<models::AdapterRows>& runs = batch.adapters;
+      if (!runs.empty() && runs.back().adapter == used &&
+          runs.back().row0 + runs.back().rows == row0)
+        runs.back().rows += part.rows;
+      else
+        runs.push_back({row0, part.rows, used});
+    }
     for (int64_t r = g.ticket.cached; r < g.ticket.cached + part.rows; ++r) {
       batch.tokens.push_back(g.tokens[static_cast<size_t>(r)]);
       batch.positions.push_back(static_cast<int32_t>(r));

@@ -143,7 +143,7 @@ Fingerprint make_fingerprint(const FingerprintInputs& in) {
       {"max_kv_size", fmt::format("{}", plan.max_kv_size)},
       {"keep", fmt::format("{}", keep)},
       {"quantized_kv_start", fmt::format("{}", plan.quantized_start)},
-      {"adapter", "none"},
+      {"adapter", in.adapter},
       {"images", "none"},
   };
 }

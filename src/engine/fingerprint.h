@@ -22,6 +22,7 @@ struct FingerprintInputs {
   std::string tokenizer;               // tokenizer_sum()
   const weights::KeyBalance& balance;  // of the keys in the cache
   const kv::KvPlan& plan;
+  std::string adapter;  // "none", or its SHA-256
   bool exact = false;
   int weight_bits = 0;
   int weight_group = 0;

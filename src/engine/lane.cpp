@@ -32,6 +32,7 @@ Status Lane::extend(kv::SequenceId sequence, std::span<const int32_t> tokens, in
     const int64_t rows = std::min({std::max<int64_t>(store_->max_step_rows(sequence), 1),
                                    engine_.max_step_rows(), count - done});
     models::Batch batch{.fine_rows = count == 1 ? 1 : 0};
+    if (engine_.adapter() != nullptr) batch.adapters = {{0, rows, engine_.adapter()}};
     const int64_t length = store_->length(sequence);
     for (int64_t r = 0; r < rows; ++r) {
       batch.tokens.push_back(tokens[static_cast<size_t>(done + r)]);

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/api/ops.h"
 #include "kv/store.h"
+#include "models/blocks/adapter_products.h"
 #include "models/key_statistics.h"
 #include "weights/decoder_weights.h"
 
@@ -24,6 +25,7 @@ struct Batch {
   std::vector<int32_t> tokens;     // [rows]
   std::vector<int32_t> positions;  // [rows] for RoPE; the token indices are in kv
   const kv::KvBatch* kv = nullptr;
+  std::vector<AdapterRows> adapters;  // rows that go through one: ascending, apart from each other
 };
 
 class Model {
@@ -48,6 +50,9 @@ class Model {
   virtual void observe_keys(KeyStatistics* statistics) = 0;
   // Called before every layer of a forward, from now on; empty: nothing.
   virtual void set_heartbeat(std::function<void()> heartbeat) = 0;
+  // Makes room for steps with such an adapter. Fails (runtime) without memory, and then changes
+  // nothing.
+  virtual Status reserve_adapter(const weights::AdapterSizes& sizes, kernels::Device& device) = 0;
   virtual const weights::DecoderWeights& weights() const = 0;
   virtual size_t activation_bytes() const = 0;
 };
@@ -68,5 +73,7 @@ Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoi
 
 // Bytes of activations for steps of max_rows rows, without loading anything.
 size_t activation_bytes(const ModelConfig& config, int64_t max_rows);
+// Further bytes with an adapter of these sizes; of several, the largest of each size counts.
+size_t adapter_scratch_bytes(const weights::AdapterSizes& sizes, int64_t max_rows);
 
 }  // namespace ringkeep::models

@@ -66,4 +66,8 @@ size_t activation_bytes(const ModelConfig& config, int64_t max_rows) {
   return Activations::bytes(config, max_rows) + RopeTables::bytes(config, max_rows);
 }
 
+size_t adapter_scratch_bytes(const weights::AdapterSizes& sizes, int64_t max_rows) {
+  return AdapterProducts::bytes(sizes, max_rows, kMaxLogitRows);
+}
+
 }  // namespace ringkeep::models

@@ -10,6 +10,7 @@
 #include "weights/fused.h"
 #include "weights/leftovers.h"
 #include "weights/names.h"
+#include "weights/row_order.h"
 
 namespace ringkeep::weights {
 namespace {
@@ -208,18 +209,6 @@ class Loader {
   Progress progress_;
   std::set<const quant::SourceTensor*> read_;
 };
-
-// q and k rows stored for interleaved rotary pairs: row 2j + s of a head holds our row
-// s * pairs + j, for the first 2 * pairs rows of each.
-RowOrder undo_interleave(int heads, int dim, int pairs) {
-  RowOrder order(static_cast<size_t>(heads) * static_cast<size_t>(dim));
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-  for (int h = 0; h < heads; ++h)
-    for (int j = 0; j < pairs; ++j)
-      for (int s = 0; s < 2; ++s)
-        order[static_cast<size_t>(h * dim + s * pairs + j)] = h * dim + 2 * j + s;
-  return order;
-}
 
 // How large the channels of q are at each KV head, [kv_heads][k_dim], over all layers that read the
 // keys of layer `index`: a root mean square.

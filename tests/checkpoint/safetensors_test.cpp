@@ -52,6 +52,7 @@ TEST(Safetensors, ReadsTheReferenceFile) {
 TEST(SafetensorsRefuses, BadHeaders) {
   const std::string a = "\"a\":" + entry("F32", "[2]", 0, 8);
   EXPECT_TRUE(parse(file("{" + a + "}", 8)).ok());
+  EXPECT_TRUE(parse(file("{\"__metadata__\":null," + a + "}", 8)).ok());
   EXPECT_INPUT_ERROR(parse(file("{" + a + "}", 7)), "a: ends at byte 8 of the data, which has 7");
   EXPECT_INPUT_ERROR(parse(file("{" + a + "}", 9)), "1 bytes after the last tensor");
   EXPECT_INPUT_ERROR(parse(file("{" + a + ",\"b\":" + entry("F32", "[2]", 4, 12) + "}", 12)),

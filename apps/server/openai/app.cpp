@@ -62,7 +62,8 @@ std::optional<Json> read_body(const ExchangePointer& exchange) {
 }
 
 bool check_model(const Model& model, const std::string& name, const ExchangePointer& exchange) {
-  if (name.empty() || std::ranges::count(model.names, name) > 0) return true;
+  if (name.empty() || std::ranges::count(model.names, name) > 0 || find_adapter(model, name) >= 0)
+    return true;
   exchange->respond(error_response(
       {.status = 404,
        .message = fmt::format("there is no model \"{}\" here, but {}", name, model.names.front()),

@@ -22,11 +22,22 @@
 
 namespace ringkeep::openai {
 
+// A LoRA adapter that requests may choose; its place is the engine's index of it.
+struct ServedAdapter {
+  std::string name;
+  std::string path;    // as it was given
+  std::string folder;  // its last part
+  float scale = 1.0f;
+  std::string fingerprint;  // as Model::fingerprint, with the adapter
+};
+
 // A loaded model. Read by all threads, changed by none.
 struct Model {
   std::vector<std::string> names;  // that requests may call it by, the first is told
   int64_t created = 0;
   std::string fingerprint;  // of model, cache and program
+  std::vector<ServedAdapter> adapters;
+  int adapter = -1;  // of requests that choose none; -1: none
   engine::Service* service = nullptr;
   const text::Tokenizer* tokenizer = nullptr;  // null: the checkpoint has none
   std::optional<text::ChatTemplate> chat_template;
@@ -93,7 +104,17 @@ Json openapi_json(const Defaults& defaults);
 
 // The body of a request as an object; answers with 400 and gives nothing when it is none.
 std::optional<Json> read_body(const ExchangePointer& exchange);
-// Answers 404 and gives false unless the model has that name; an empty one is the model's.
+// The adapter of that name; -1: there is none.
+int find_adapter(const Model& model, const std::string& name);
+// What `model`, `adapters` and `lora` of a request choose: an index, -1 for none, or nothing where
+// they say nothing of adapters. An error names the field.
+struct AdapterChoice {
+  std::optional<int> adapter;
+  std::optional<ApiError> error;
+};
+AdapterChoice choose_adapter(const Model& model, const GenerationFields& fields);
+// Answers 404 and gives false unless the model or an adapter has that name; an empty one is the
+// model's.
 bool check_model(const Model& model, const std::string& name, const ExchangePointer& exchange);
 
 }  // namespace ringkeep::openai

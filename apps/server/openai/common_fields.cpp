@@ -78,6 +78,29 @@ void read_stream_options(Fields& fields, const Json& value, GenerationFields& re
     fields.fail(error->param, error->message.substr(error->param.size() + 2), error->code);
 }
 
+// [{"id": 0, "scale": 1.0}, ...]
+void read_lora(Fields& fields, const Json& value, GenerationFields& request) {
+  if (!value.is_array())
+    return fields.fail("lora", fmt::format("expected an array, found {}", describe(value)));
+  if (!within(fields, "lora", value.size(), kMaxAdapters, "adapters")) return;
+  request.lora.emplace();
+  for (size_t i = 0; i < value.size(); ++i) {
+    const std::string path = fmt::format("lora[{}]", i);
+    if (!value[i].is_object())
+      return fields.fail(path, fmt::format("expected an object, found {}", describe(value[i])));
+    FieldReader reader(value[i], path + ".");
+    int64_t id = -1;
+    float scale = 0.0f;
+    reader.integer({"id"}, id, 0, INT32_MAX, "");
+    reader.number({"scale"}, scale, -1000, 1000, "");
+    reader.required("id");
+    reader.required("scale");
+    if (const auto error = reader.finish())
+      return fields.fail(error->param, error->message.substr(error->param.size() + 2), error->code);
+    request.lora->emplace_back(id, scale);
+  }
+}
+
 void read_seed(Fields& fields, const Json& value, std::optional<uint64_t>& seed) {
   if (value.is_number_unsigned()) {
     seed = value.get<uint64_t>();
@@ -116,7 +139,21 @@ std::vector<int32_t> read_token_ids(Fields& fields, const std::string& param, co
 void visit_common(Fields& fields, GenerationFields& request, const Defaults& defaults) {
   request.sampling = defaults.sampling;
   engine::SamplingParams& sampling = request.sampling;
-  fields.text({"model"}, request.model, "A name of /v1/models; null: the model that is served.");
+  fields.text({"model"}, request.model,
+              "A name of /v1/models, of the model or an adapter; null: the model that is served.");
+  fields.text({"adapters"}, request.adapters, "A name of an adapter, or the path that it has.");
+  fields.other(
+      {"lora"},
+      {{"type", "array"},
+       {"items",
+        {{"type", "object"},
+         {"properties",
+          {{"id", {{"type", "integer"}, {"minimum", 0}}}, {"scale", {{"type", "number"}}}}},
+         {"required", Json::array({"id", "scale"})},
+         {"additionalProperties", false}}},
+       {"maxItems", kMaxAdapters}},
+      [&](const Json& value) { read_lora(fields, value, request); },
+      "The adapter that is on, by its place; scale: the one that it was loaded with, or 0.");
   fields.boolean({"stream"}, request.stream, "Answer as server-sent events.");
   fields.other(
       {"stream_options"},
@@ -207,11 +244,9 @@ void visit_foreign(Fields& fields) {
     fields.only(name, {false}, kOff);
   fields.only("id_slot", {-1}, "places in the cache are not chosen by the client");
   fields.only("repeat_last_n", {-1}, "the penalty looks at all tokens: expected -1");
-  fields.only("lora", {Json::array()}, "adapters are not supported");
   fields.refused({"repetition_context_size"},
                  "the penalty looks at all tokens: leave this field out");
-  fields.refused({"adapters", "draft_model", "num_draft_tokens"},
-                 "it is not supported by this server");
+  fields.refused({"draft_model", "num_draft_tokens"}, "it is not supported by this server");
   fields.refused({"prompt_logprobs", "truncate_prompt_tokens", "logits_processors", "bad_words",
                   "allowed_token_ids", "t_max_predict_ms", "t_max_prompt_ms", "n_indent",
                   "n_discard", "samplers", "samplers_order", "logit_processor_params",

@@ -12,7 +12,7 @@ namespace {
 // all before it. Longer chats have those of every 1,024 tokens.
 constexpr size_t kMostWithEnds = 512;
 
-// Reads the fields of a body, checks the model's name; answers and gives nothing on an error.
+// Reads the fields of a body, finds model and adapter; answers and gives nothing on an error.
 template <typename T>
 std::optional<T> read_fields(const Model& model, const ExchangePointer& exchange) {
   const auto body = read_body(exchange);
@@ -25,12 +25,24 @@ std::optional<T> read_fields(const Model& model, const ExchangePointer& exchange
     return std::nullopt;
   }
   if (!check_model(model, request.model, exchange)) return std::nullopt;
+  const AdapterChoice choice = choose_adapter(model, request);
+  if (choice.error) {
+    exchange->respond(error_response(*choice.error));
+    return std::nullopt;
+  }
+  request.adapter = choice.adapter;
   return request;
 }
 
 RunPlan make_plan(std::shared_ptr<const Model> model, const ExchangePointer& exchange,
                   const GenerationFields& fields) {
   RunPlan plan;
+  plan.name = model->names.front();
+  if (fields.adapter.value_or(-1) >= 0)
+    plan.name = model->adapters[static_cast<size_t>(*fields.adapter)].name;
+  const int used = fields.adapter.value_or(model->adapter);
+  plan.fingerprint =
+      used >= 0 ? model->adapters[static_cast<size_t>(used)].fingerprint : model->fingerprint;
   plan.model = std::move(model);
   plan.exchange = exchange;
   plan.arrived = std::chrono::steady_clock::now();

@@ -64,6 +64,17 @@ http::Response metrics_text(App& app) {
   return response;
 }
 
+// An adapter as a model of its own; `root` is the folder's name, not where it lies.
+Json adapter_json(const Model& model, size_t index) {
+  const ServedAdapter& adapter = model.adapters[index];
+  Json entry = model_json(model);
+  entry["id"] = adapter.name;
+  entry["root"] = adapter.folder;
+  entry["parent"] = model.names.front();
+  entry["meta"]["lora"] = {{"id", index}, {"scale", adapter.scale}};
+  return entry;
+}
+
 }  // namespace
 
 Json model_json(const Model& model) {
@@ -71,6 +82,8 @@ Json model_json(const Model& model) {
           {"object", "model"},
           {"created", model.created},
           {"owned_by", "ringkeep"},
+          {"root", model.names.front()},
+          {"parent", nullptr},
           {"max_model_len", model.plan->max_length()},
           {"meta",
            {{"family", model.config.family},
@@ -86,6 +99,7 @@ Json models_json(const Model& model) {
     entry["id"] = name;
     list.push_back(std::move(entry));
   }
+  for (size_t i = 0; i < model.adapters.size(); ++i) list.push_back(adapter_json(model, i));
   return {{"object", "list"}, {"data", std::move(list)}};
 }
 
@@ -152,6 +166,8 @@ void App::add_routes(http::Router& router) {
   get("/v1/models/{id}", true, [this](const http::Request& request) {
     const auto model = this->model();
     const std::string& id = request.parameters.at("id");
+    if (const int adapter = find_adapter(*model, id); adapter >= 0)
+      return http::Response{.body = dump(adapter_json(*model, static_cast<size_t>(adapter)))};
     if (std::ranges::count(model->names, id) == 0)
       return error_response({.status = 404,
                              .message = fmt::format("there is no model \"{}\"", id),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,6 +24,7 @@ inline constexpr size_t kMaxToolCalls = 4096;  // of all messages
 inline constexpr size_t kMaxTools = 1024;
 inline constexpr size_t kMaxDocuments = 4096;
 inline constexpr size_t kMaxTemplateVariables = 64;
+inline constexpr size_t kMaxAdapters = 1024;
 inline constexpr int64_t kMaxChoices = 128;  // of a request: prompts times n or best_of
 
 // The server's defaults.
@@ -58,6 +60,10 @@ struct GenerationFields {
   bool ignore_eos = false;
   bool skip_special_tokens = true;
   bool cache_prompt = true;
+  std::string adapters;  // name of an adapter, as in mlx-lm; empty: not said
+  // Scales by the adapters' indices, as in llama.cpp; nothing: not said.
+  std::optional<std::vector<std::pair<int64_t, float>>> lora;
+  std::optional<int> adapter;  // that they and `model` choose; -1: none; nothing: the server's
   bool return_token_ids = false;
   int top_logprobs = -1;  // -1: no logprobs
   OutputRule rule;

@@ -20,13 +20,12 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 class Run : public std::enable_shared_from_this<Run> {
  public:
   Run(App& app, RunPlan plan) : app_(app), plan_(std::move(plan)), choices_(plan_.shapes.size()) {
-    const Model& model = *plan_.model;
     head_ =
         Json{{"id", random_id(plan_.prefix)},
              {"object", plan_.stream ? plan_.chunk_object : plan_.object},
              {"created", std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())},
-             {"model", model.names.front()},
-             {"system_fingerprint", model.fingerprint}};
+             {"model", plan_.name},
+             {"system_fingerprint", plan_.fingerprint}};
   }
 
   void start() {
@@ -256,6 +255,7 @@ engine::Request base_request(const GenerationFields& fields) {
   request.top_logprobs = fields.top_logprobs;
   if (fields.best_of > fields.n) request.top_logprobs = std::max(request.top_logprobs, 0);
   request.reuse_prefix = fields.cache_prompt;
+  request.adapter = fields.adapter;
   return request;
 }
 

@@ -14,6 +14,8 @@ namespace ringkeep::openai {
 // What a route makes of a request. Choices are in order: all replies to the first prompt first.
 struct RunPlan {
   std::shared_ptr<const Model> model;
+  std::string name;         // of the model or the adapter, as it is told
+  std::string fingerprint;  // of both
   ExchangePointer exchange;
   std::chrono::steady_clock::time_point arrived;
   std::string prefix;        // of ids

@@ -144,7 +144,7 @@ void expand_dense(const std::byte* block, int64_t cols, std::byte* panel, int wh
   if (column < cols)
     _mm512_store_si512(
         panel_pair(panel, which, column),
-        interleave(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)block))));
+        interleave(_mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i*)block))));
 }
 
 // 32 rows from row tile `row_tile` on with a whole panel; sums [32][32].

@@ -10,15 +10,15 @@ using kernels::LinearOutput;
 
 void Decoder::linear(const float* x, int64_t x_stride, std::span<const LinearOutput> outputs,
                      Step& step) {
-  kernels::run(ops_.linear,
-               kernels::LinearParams{.x = x,
+  const kernels::LinearParams params{.x = x,
                                      .x_stride = x_stride,
                                      .rows = step.rows,
                                      .outputs = outputs.data(),
                                      .n_outputs = static_cast<int>(outputs.size()),
                                      .exact = exact_,
-                                     .fine_rows = step.batch.fine_rows},
-               step.exec);
+                                     .fine_rows = step.batch.fine_rows};
+  kernels::run(ops_.linear, params, step.exec);
+  adapters_.add(params, step.batch.adapters, ops_, step.exec);
 }
 
 void Decoder::norm(const float* x, const weights::OwnedVector& weight, const float* residual,
@@ -194,6 +194,7 @@ Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exe
   const int64_t rows = static_cast<int64_t>(batch.tokens.size());
   RK_CHECK(rows > 0 && rows <= a_.max_rows, "{} rows, at most {}", rows, a_.max_rows);
   auto& device = exec.device();
+  adapter_rows_ = batch.adapters;
   Step step{rows, batch, store, exec};
   const int32_t zero = 0;
   device.copy_in(reinterpret_cast<std::byte*>(a_.tokens), batch.tokens.data(),
@@ -246,14 +247,20 @@ void Decoder::logits(std::span<const int64_t> rows, float* out, kernels::Exec& e
                                       .y_stride = config_.hidden},
                exec);
   const LinearOutput head{&weights_.head(), nullptr, a_.logits, config_.vocab_size};
-  kernels::run(ops_.linear,
-               kernels::LinearParams{.x = a_.picked,
+  const kernels::LinearParams params{.x = a_.picked,
                                      .x_stride = config_.hidden,
                                      .rows = n,
                                      .outputs = &head,
                                      .n_outputs = 1,
-                                     .exact = exact_},
-               exec);
+                                     .exact = exact_};
+  kernels::run(ops_.linear, params, exec);
+  std::vector<AdapterRows> picked;  // those of the rows that go through an adapter
+  for (int64_t i = 0; i < n; ++i)
+    for (const AdapterRows& run : adapter_rows_)
+      if (rows[static_cast<size_t>(i)] >= run.row0 &&
+          rows[static_cast<size_t>(i)] < run.row0 + run.rows)
+        picked.push_back({i, 1, run.adapter});
+  adapters_.add(params, picked, ops_, exec);
   if (config_.logit_softcap > 0)
     kernels::run(ops_.softcap,
                  kernels::SoftcapParams{

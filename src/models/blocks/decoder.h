@@ -26,9 +26,12 @@ class Decoder : public Model {
   void set_exact(bool exact) final { exact_ = exact; }
   void observe_keys(KeyStatistics* statistics) final { statistics_ = statistics; }
   void set_heartbeat(std::function<void()> heartbeat) final { heartbeat_ = std::move(heartbeat); }
+  Status reserve_adapter(const weights::AdapterSizes& sizes, kernels::Device& device) final {
+    return adapters_.reserve(sizes, a_.max_rows, kMaxLogitRows, device);
+  }
   int64_t max_logit_rows() const final { return kMaxLogitRows; }
   const weights::DecoderWeights& weights() const final { return weights_; }
-  size_t activation_bytes() const final { return a_.memory.size(); }
+  size_t activation_bytes() const final { return a_.memory.size() + adapters_.bytes(); }
 
  protected:
   // What a layer runs with.
@@ -79,7 +82,7 @@ class Decoder : public Model {
   // out [rows, hidden] = down(act(gate in) * up in), by way of a_.gate and a_.up.
   void gated_product(const weights::OwnedTensor& gate, const weights::OwnedTensor& up,
                      const weights::OwnedTensor& down, const float* in, float* out, Step& step);
-  // y = x W^T of every row of the step.
+  // y = x W^T of every row of the step, with what the rows' adapters add.
   void linear(const float* x, int64_t x_stride, std::span<const kernels::LinearOutput> outputs,
               Step& step);
 
@@ -102,6 +105,8 @@ class Decoder : public Model {
   bool exact_ = false;
   std::shared_ptr<const weights::KeyBalance> balance_;  // null: none
   std::vector<QkNorms> qk_norms_;                       // [layers] with the K balance
+  AdapterProducts adapters_;
+  std::vector<AdapterRows> adapter_rows_;  // of the last forward, for its logits
   KeyStatistics* statistics_ = nullptr;
   std::function<void()> heartbeat_;
 };
