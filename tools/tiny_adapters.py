@@ -71,7 +71,7 @@ ADAPTERS = {spec.name: spec for spec in [
     # Attention of mixtures of experts, and the dense feed-forward beside Gemma 4's.
     AdapterSpec("qwen3_moe", "qwen3_moe", ATTENTION, rank=7, seed=11),
     AdapterSpec("gemma4_moe", "gemma4_moe", ALL, rank=5, seed=12),
-    AdapterSpec("gpt_oss", "gpt_oss", ATTENTION, seed=13),
+    AdapterSpec("gpt_oss", "gpt_oss_truncate", ATTENTION, seed=13),
 ]}
 
 
