@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/api/ops.h"
 #include "kv/store.h"
+#include "models/input_statistics.h"
 #include "models/key_statistics.h"
 #include "weights/decoder_weights.h"
 
@@ -50,6 +51,8 @@ class Model {
   virtual void set_heartbeat(std::function<void()> heartbeat) = 0;
   virtual const weights::DecoderWeights& weights() const = 0;
   virtual size_t activation_bytes() const = 0;
+  // As observe_keys, of the inputs of every matrix of a layer (not of routed experts).
+  virtual void observe_inputs(InputStatistics* statistics) = 0;
 };
 
 struct ModelOptions {

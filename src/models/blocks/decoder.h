@@ -25,6 +25,7 @@ class Decoder : public Model {
                          kernels::Device& device) final;
   void set_exact(bool exact) final { exact_ = exact; }
   void observe_keys(KeyStatistics* statistics) final { statistics_ = statistics; }
+  void observe_inputs(InputStatistics* statistics) final { inputs_ = statistics; }
   void set_heartbeat(std::function<void()> heartbeat) final { heartbeat_ = std::move(heartbeat); }
   int64_t max_logit_rows() const final { return kMaxLogitRows; }
   const weights::DecoderWeights& weights() const final { return weights_; }
@@ -91,6 +92,7 @@ class Decoder : public Model {
   std::shared_ptr<const weights::KeyBalance> balance_;  // null: none
   std::vector<QkNorms> qk_norms_;                       // [layers] with the K balance
   KeyStatistics* statistics_ = nullptr;
+  InputStatistics* inputs_ = nullptr;
   std::function<void()> heartbeat_;
 };
 
