@@ -68,6 +68,10 @@ ADAPTERS = {spec.name: spec for spec in [
     AdapterSpec("cohere2", "cohere2", ALL, seed=8),
     AdapterSpec("olmo3", "olmo3", ALL, rank=16, seed=9),
     AdapterSpec("mistral_head", "mistral", ("k_proj", "lm_head"), seed=10),
+    # Attention of mixtures of experts, and the dense feed-forward beside Gemma 4's.
+    AdapterSpec("qwen3_moe", "qwen3_moe", ATTENTION, rank=7, seed=11),
+    AdapterSpec("gemma4_moe", "gemma4_moe", ALL, rank=5, seed=12),
+    AdapterSpec("gpt_oss", "gpt_oss", ATTENTION, seed=13),
 ]}
 
 

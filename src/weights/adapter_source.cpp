@@ -22,6 +22,7 @@ std::optional<Shape> shape_of(Part part, int layer, const ModelConfig& config) {
   const LayerSpec& spec = config.layers[static_cast<size_t>(layer)];
   const int64_t ffn = ffn_hidden_of(config, spec);
   const bool own = spec.donor < 0;
+  const bool dense = !spec.experts || config.family == "gemma4";  // whose experts stand beside
   switch (part) {
     case Part::q: return Shape{int64_t{spec.heads} * spec.k_dim, hidden};
     case Part::k:
@@ -32,8 +33,12 @@ std::optional<Shape> shape_of(Part part, int layer, const ModelConfig& config) {
       return Shape{int64_t{spec.kv_heads} * spec.v_dim, hidden};
     case Part::o: return Shape{hidden, int64_t{spec.heads} * spec.v_dim};
     case Part::gate:
-    case Part::up: return Shape{ffn, hidden};
-    case Part::down: return Shape{hidden, ffn};
+    case Part::up:
+      if (!dense) return std::nullopt;
+      return Shape{ffn, hidden};
+    case Part::down:
+      if (!dense) return std::nullopt;
+      return Shape{hidden, ffn};
     case Part::layer_gate: return Shape{embedded, hidden};
     case Part::layer_proj: return Shape{hidden, embedded};
     case Part::layer_model_proj:

@@ -209,8 +209,10 @@ TEST(Numbers, TheTableIsWhole) {
       listed.insert(command + " " + row.option);
   static const std::set<std::string> kOther = {
       // type names of options that are no numbers
-      "TEXT", "FILE",    "CODEC",     "NAME",         "FILE|NAME", "CODEC,...", "KEY",  "ORIGIN",
-      "A:B",  "ID:BIAS", "FILE.html", "sliding|full", "FOLDER",    "FAMILY",    "MODEL"};
+      "TEXT",      "FILE",      "CODEC",     "NAME",
+      "FILE|NAME", "CODEC,...", "KEY",       "ORIGIN",
+      "A:B",       "ID:BIAS",   "FILE.html", "sliding|full",
+      "FOLDER",    "FAMILY",    "MODEL",     "[NAME=]PATH[=SCALE]"};
   std::set<std::string> found;
   const std::function<void(CLI::App&, const std::string&)> walk = [&](CLI::App& app,
                                                                       const std::string& name) {

@@ -94,7 +94,9 @@ Json openapi_json(const Defaults& defaults) {
       object_schema({{"groups", "array"}, {"sequences", "array"}, {"totals", "object"}});
 
   Json reply = content(reference("Reply"));
-  reply["text/event-stream"] = {{"schema", {{"type", "string"}}}};
+  // Without a type: some readers hold each event to the schema, others the text of them all.
+  reply["text/event-stream"] = {
+      {"schema", {{"description", "Events whose data is a chunk; the last one's is [DONE]."}}}};
   Json paths = Json::object();
   paths["/v1/chat/completions"] =
       post_route("chat", "The next message of a chat.", "ChatRequest", reply);
