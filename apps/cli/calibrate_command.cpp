@@ -14,6 +14,7 @@
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/text_windows.h"
 #include "eval/divergence.h"
 #include "weights/calibration.h"
 
@@ -36,40 +37,11 @@ struct Options {
   int64_t held_out = 1024;
 };
 
-// The text's tokens, measured in windows of `ctx` that each begin as a text of the model does.
-struct Windows {
-  std::vector<int32_t> head;    // BOS, or none
-  std::vector<int32_t> tokens;  // the rest
-  size_t used = 0;
-  // The next window of at most `size` tokens in all; empty when the text is used up.
-  std::vector<int32_t> next(int64_t size) {
-    const size_t room = static_cast<size_t>(size) - head.size();
-    const size_t count = std::min(room, tokens.size() - used);
-    std::vector<int32_t> window;
-    if (count == 0) return window;
-    window = head;
-    const auto begin = tokens.begin() + static_cast<ptrdiff_t>(used);
-    window.insert(window.end(), begin, begin + static_cast<ptrdiff_t>(count));
-    used += count;
-    return window;
-  }
-};
-
 // From the text, or from ids that are taken as they are.
 Result<Windows> make_windows(const Options& options, const std::string& text,
                              const engine::Engine& engine) {
-  Windows windows;
-  if (!options.tokens_file.empty()) {
-    windows.tokens = RK_TRY(parse_token_ids(text, engine.config().vocab_size));
-  } else {
-    const text::Tokenizer& tokenizer = *engine.tokenizer();
-    windows.tokens = tokenizer.encode(text, {.add_special = false});
-    if (tokenizer.data().add_bos) windows.head = {tokenizer.data().bos};
-  }
-  if (windows.tokens.empty()) return make_error(ErrorKind::usage, "the text has no tokens");
-  if (engine.plan().ctx <= static_cast<int64_t>(windows.head.size()))
-    return make_error(ErrorKind::usage, "--ctx {}: expected 2 tokens or more", engine.plan().ctx);
-  return windows;
+  if (options.tokens_file.empty()) return text_windows(text, engine);
+  return token_windows(RK_TRY(parse_token_ids(text, engine.config().vocab_size)), engine);
 }
 
 // Divergence of the cache under `flags` from the rows of reference logits: mean KL(f16 || cache) in

@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "cli/convert_calibration.h"
 #include "cli/convert_report.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
@@ -19,6 +20,7 @@ namespace ringkeep::cli {
 namespace {
 
 constexpr size_t kConfigLimit = size_t{16} << 20;
+constexpr size_t kTextLimit = size_t{1} << 30;
 
 struct Options {
   ModelOptions model;
@@ -28,6 +30,10 @@ struct Options {
   std::string dtype;
   std::string rounding = "search";
   std::vector<std::string> overrides;
+  std::string calibration;      // file of text
+  std::string calibration_ids;  // of token ids, in its place
+  int64_t calibration_tokens = 8192;
+  int64_t calibration_ctx = 0;
   std::string shard_size = "5G";
   bool force = false;
   bool restart = false;
@@ -46,6 +52,19 @@ Result<convert::Options> plan_options(const Options& options) {
   return plan;
 }
 
+// The text to measure on, or none.
+Result<std::optional<CalibrationText>> calibration_text(const Options& options) {
+  const bool ids = !options.calibration_ids.empty();
+  const std::string& path = ids ? options.calibration_ids : options.calibration;
+  if (path.empty()) return std::optional<CalibrationText>();
+  if (options.rounding != "search")
+    return make_error(ErrorKind::usage,
+                      "--calibration: weighs the error of --rounding search, not of {}",
+                      options.rounding);
+  return std::optional(CalibrationText{RK_TRY(read_text_file(path, kTextLimit)), ids,
+                                       options.calibration_tokens, options.calibration_ctx});
+}
+
 size_t source_bytes(const convert::Plan& plan) {
   size_t bytes = 0;
   for (const auto& planned : plan.modules)
@@ -58,6 +77,7 @@ Result<int> convert_command(const Options& options) {
   std::string destination = options.destination;
   while (destination.size() > 1 && destination.back() == '/') destination.pop_back();
   const convert::Options asked = RK_TRY(plan_options(options));
+  const std::optional<CalibrationText> text = RK_TRY(calibration_text(options));
   const checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model.model));
   std::string config;
   if (checkpoint.format == checkpoint::Format::safetensors)
@@ -65,7 +85,8 @@ Result<int> convert_command(const Options& options) {
   const convert::Plan plan = RK_TRY(convert::make_plan(checkpoint, config, asked));
   for (const std::string& name : plan.uneven)
     spdlog::warn("{}: kept, since groups of {} do not divide its columns", name, options.group);
-  const ConvertReport report{options.model.model, destination, plan};
+  const ConvertReport report{options.model.model, destination, plan,
+                             text ? calibration_label(*text) : std::string()};
   if (options.dry_run) {
     print_convert_report(report, std::nullopt, options.model.json);
     return 0;
@@ -77,6 +98,13 @@ Result<int> convert_command(const Options& options) {
       .destination = destination, .force = options.force, .restart = options.restart};
   const InterruptScope scope;
   request.stop = [&] { return scope.interrupted(); };
+  if (text) {
+    request.measured_on = calibration_label(*text);
+    request.measure = [&] {
+      return measure_importance(options.model.model, *text, options.threads, request.stop,
+                                options.model.json);
+    };
+  }
   std::optional<Progress> progress;
   if (!options.model.json) {
     progress.emplace("convert", static_cast<double>(source_bytes(plan)));
@@ -121,6 +149,26 @@ void add_module_options(CLI::App& app, Options& options) {
       ->group(group);
 }
 
+void add_calibration_options(CLI::App& app, Options& options) {
+  const char* group = "Calibration";
+  CLI::Option* text =
+      app.add_option("--calibration", options.calibration,
+                     "a text to run the source on: the error of each weight is weighed by the mean "
+                     "square of its input")
+          ->type_name("FILE")
+          ->group(group);
+  app.add_option("--calibration-ids", options.calibration_ids, "a file of token ids instead")
+      ->type_name("FILE")
+      ->excludes(text)
+      ->group(group);
+  add_integer(app, "--calibration-tokens", options.calibration_tokens, "tokens to run", 1,
+              kMostTokens)
+      ->group(group);
+  add_integer(app, "--calibration-ctx", options.calibration_ctx,
+              "in windows of this length; 0: the trained context, at most 4096", 0, kMostTokens)
+      ->group(group);
+}
+
 }  // namespace
 
 Command add_convert(CLI::App& app) {
@@ -131,6 +179,7 @@ Command add_convert(CLI::App& app) {
   add_json_option(*command, options->model);
   command->add_option("DST", options->destination, "the folder to make")->required();
   add_module_options(*command, *options);
+  add_calibration_options(*command, *options);
   const char* files = "Files";
   command
       ->add_option("--shard-size", options->shard_size, "most bytes of tensors in a file, e.g. 2G")

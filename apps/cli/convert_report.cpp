@@ -112,6 +112,7 @@ void print_json_report(const ConvertReport& report, const Tallies& tallies,
        {"group", plan.options.asked.group},
        {"dtype", plan.dtype ? Json(convert::dtype_text(*plan.dtype)) : Json(nullptr)},
        {"rounding", plan.options.method == quant::AffineMethod::search ? "search" : "min-max"},
+       {"calibration", report.calibration.empty() ? Json(nullptr) : Json(report.calibration)},
        {"kinds", std::move(kinds)},
        {"total", tally_json(tallies.total)},
        {"modules", std::move(modules)},
@@ -146,6 +147,10 @@ void print_convert_report(const ConvertReport& report,
     if (const Tally& tally = tallies.kinds[static_cast<size_t>(k)]; tally.tensors > 0)
       print_row(convert::kind_name(static_cast<convert::Kind>(k)), tally, errors);
   print_row("total", tallies.total, errors);
+  if (outcome)
+    if (const auto value =
+            relative(tallies.total.error.output_squared, tallies.total.error.output_weight))
+      fmt::print("error weighed by the inputs: {:.3f} %\n", 100.0 * *value);
   for (const std::string& name : report.plan.left_out) fmt::print("left out: {}\n", name);
   const size_t shards = report.plan.shards.size();
   if (!outcome) {

@@ -12,6 +12,7 @@ struct ConvertReport {
   std::string source;
   std::string destination;
   const convert::Plan& plan;
+  std::string calibration;  // what it was measured on, or empty
 };
 
 // Without an outcome: of a dry run.

@@ -21,7 +21,7 @@ Fingerprint Engine::State::fingerprint() {
 Status Engine::save_cache(std::span<const int32_t> tokens, const std::string& path) {
   State& s = *state_;
   RK_CHECK(s.prefixes != nullptr, "there is no prefix cache");
-  const auto hit = s.prefixes->find(tokens, s.salt_with(s.options.adapter, 0));
+  const auto hit = s.prefixes->find(tokens, s.salt_with(s.options.adapter, 0), /*whichever=*/true);
   if (!hit)
     return make_error(ErrorKind::refused,
                       "{}: not saved: a snapshot of {} tokens does not fit --prefix-cache-bytes {}",

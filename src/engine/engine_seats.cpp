@@ -49,7 +49,7 @@ bool Engine::State::waits(const Ticket& ticket) {
   const int64_t to_come = prefix_to_come(g);
   if (to_come == 0) return false;
   if (!g.found) {
-    const auto hit = prefixes->find(g.tokens, g.request.cache_salt);
+    const auto hit = prefixes->find(rows_of(g, g.tokens.size()), g.request.cache_salt);
     g.found = hit ? hit->length : 0;
   }
   return to_come >= *g.found + kWorthWaiting;
@@ -66,7 +66,7 @@ bool Engine::State::open(Ticket& ticket) {
   if (g.request.after)
     hit = PrefixCache::Hit{*g.request.after, store->snapshot_length(*g.request.after)};
   else if (prefixes && g.request.reuse_prefix)
-    hit = prefixes->find(g.tokens, g.request.cache_salt);
+    hit = prefixes->find(rows_of(g, g.tokens.size()), g.request.cache_salt);
   const auto sequence = hit ? store->thaw(hit->snapshot, hit->length) : store->open();
   if (!sequence.ok()) return false;
   g.sequence = *sequence;

@@ -89,6 +89,8 @@ struct Engine::State final : Seats {
   // Log-probabilities of the prompt's tokens that follow rows [row, row + rows) of the step, which
   // are the generation's last in the cache.
   Status score_prompt(Generation& generation, int64_t row, int64_t rows);
+  // What the prefix cache knows the first `count` rows of the generation by.
+  std::vector<int32_t> rows_of(const Generation& generation, size_t count) const;
   // Keeps the present state of the generation's sequence for requests that begin alike.
   void keep(const Generation& generation);
   void finish(Generation& generation);

@@ -131,8 +131,16 @@ GenerationStats Engine::stats(int64_t id) const {
 
 void Engine::State::keep(const Generation& g) {
   if (prefixes && !g.request.after && g.sequence >= 0 && g.ticket.cached > 0)
-    prefixes->insert(std::span(g.tokens).first(static_cast<size_t>(g.ticket.cached)),
-                     g.request.cache_salt, g.sequence);
+    prefixes->insert(rows_of(g, static_cast<size_t>(g.ticket.cached)), g.request.cache_salt,
+                     g.sequence);
+}
+
+std::vector<int32_t> Engine::State::rows_of(const Generation& g, size_t count) const {
+  std::vector<int32_t> rows(g.tokens.begin(), g.tokens.begin() + static_cast<ptrdiff_t>(count));
+  if (ops.coarse_prompts && !options.exact)
+    for (size_t i = static_cast<size_t>(g.prompt_size); i < count; ++i)
+      rows[i] = generated(rows[i]);
+  return rows;
 }
 
 // The first of those that were to take over its prompt rows leads the others from now on.

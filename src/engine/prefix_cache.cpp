@@ -4,13 +4,17 @@
 
 namespace ringkeep::engine {
 
-std::optional<PrefixCache::Hit> PrefixCache::find(std::span<const int32_t> tokens, uint64_t salt) {
+std::optional<PrefixCache::Hit> PrefixCache::find(std::span<const int32_t> tokens, uint64_t salt,
+                                                  bool whichever) {
+  const auto same = [whichever](int32_t kept, int32_t token) {
+    return kept == token || (whichever && kept == generated(token));
+  };
   Hit best;
   auto used = entries_.end();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (entry->salt != salt) continue;
-    const auto differ =
-        std::mismatch(entry->tokens.begin(), entry->tokens.end(), tokens.begin(), tokens.end());
+    const auto differ = std::mismatch(entry->tokens.begin(), entry->tokens.end(), tokens.begin(),
+                                      tokens.end(), same);
     const int64_t common =
         std::min<int64_t>(differ.second - tokens.begin(), static_cast<int64_t>(tokens.size()) - 1);
     if (common <= best.length || !store_.can_thaw(entry->snapshot, common)) continue;

@@ -12,6 +12,11 @@
 
 namespace ringkeep::engine {
 
+// A token whose row was computed as a generated one, where that differs from a prompt's
+// (kernels::Ops::coarse_prompts). It equals no token of a prompt, so that such rows are never taken
+// for a prompt's.
+constexpr int32_t generated(int32_t token) { return -2 - token; }
+
 class PrefixCache {
  public:
   // The budget is the store's (plan().prefix_cache_bytes). The store must outlive this object.
@@ -27,8 +32,9 @@ class PrefixCache {
   // The most tokens at the beginning of `tokens` that a snapshot can go on from, but not all of
   // them, so that there is one to compute. A snapshot that goes on differently serves as far as
   // both agree where it still holds all that is in sight there (no window has moved since).
-  // `salt` stands for what else must be equal: adapter, images.
-  std::optional<Hit> find(std::span<const int32_t> tokens, uint64_t salt);
+  // `salt` stands for what else must be equal: adapter, images. `whichever`: tokens match generated
+  // ones, too.
+  std::optional<Hit> find(std::span<const int32_t> tokens, uint64_t salt, bool whichever = false);
 
   // The most tokens at the beginning of `tokens` that a kept one begins with, whether or not a
   // sequence can go on from there.

@@ -12,6 +12,7 @@
 #include "kernels/api/ops.h"
 #include "kv/store.h"
 #include "models/blocks/adapter_products.h"
+#include "models/input_statistics.h"
 #include "models/key_statistics.h"
 #include "weights/decoder_weights.h"
 
@@ -55,6 +56,8 @@ class Model {
   virtual Status reserve_adapter(const weights::AdapterSizes& sizes, kernels::Device& device) = 0;
   virtual const weights::DecoderWeights& weights() const = 0;
   virtual size_t activation_bytes() const = 0;
+  // As observe_keys, of the inputs of every matrix of a layer (not of routed experts).
+  virtual void observe_inputs(InputStatistics* statistics) = 0;
 };
 
 struct ModelOptions {

@@ -73,12 +73,13 @@ TEST_P(PrefixReuse, TheSamePromptAndTheNextTurn) {
   const Reply again = warm.run(TinyEngine::request(prompt));
   EXPECT_EQ(again, first);
   EXPECT_EQ(again.stats.cached_tokens, 299);
-  // The reply and one more turn; the last token of the reply was never run.
+  // The reply and one more turn; the last token of the reply was never run. Where prompts are
+  // rounded more than generated rows, the reply is computed again.
   prompt.insert(prompt.end(), first.tokens.begin(), first.tokens.end());
   const auto turn = random_tokens(30, 9);
   prompt.insert(prompt.end(), turn.begin(), turn.end());
   const Reply next = warm.run(TinyEngine::request(prompt));
-  EXPECT_EQ(next.stats.cached_tokens, 311);
+  EXPECT_EQ(next.stats.cached_tokens, kernels::cpu_backend().coarse_prompts ? 299 : 311);
   EXPECT_EQ(next, fresh.run(TinyEngine::request(prompt)));
 }
 

@@ -65,6 +65,8 @@ struct Ops {
   KernelTable<KvAppendParams> kv_append;
   KernelTable<KvReadParams> kv_read;
   KernelTable<AttentionParams> attention;
+  // Rows from LinearParams::fine_rows on are rounded more than those before.
+  bool coarse_prompts = false;
 
   // Physical weights: bytes of a packed matrix, and packing rows [row0, row0 + in.rows) of it.
   // row0 and in.rows are multiples of weight_row_block, the last block of the matrix apart.

@@ -120,6 +120,7 @@ void amx_linear(const LinearParams& p, Exec& exec) {
 }  // namespace
 
 void add_linear_kernels(Ops& ops) {
+  ops.coarse_prompts = amx_available() && amx_bf16_available();
   ops.linear.push_back({"amx",
                         [](const LinearParams& p) {
                           return amx_available() && (p.rows >= kAmxRows || p.fine_rows < p.rows);

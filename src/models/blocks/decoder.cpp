@@ -10,6 +10,7 @@ using kernels::LinearOutput;
 
 void Decoder::linear(const float* x, int64_t x_stride, std::span<const LinearOutput> outputs,
                      Step& step) {
+  if (inputs_ != nullptr) inputs_->add(x, x_stride, step.rows, outputs, step.exec.device());
   const kernels::LinearParams params{.x = x,
                                      .x_stride = x_stride,
                                      .rows = step.rows,

@@ -25,6 +25,7 @@ class Decoder : public Model {
                          kernels::Device& device) final;
   void set_exact(bool exact) final { exact_ = exact; }
   void observe_keys(KeyStatistics* statistics) final { statistics_ = statistics; }
+  void observe_inputs(InputStatistics* statistics) final { inputs_ = statistics; }
   void set_heartbeat(std::function<void()> heartbeat) final { heartbeat_ = std::move(heartbeat); }
   Status reserve_adapter(const weights::AdapterSizes& sizes, kernels::Device& device) final {
     return adapters_.reserve(sizes, a_.max_rows, kMaxLogitRows, device);
@@ -108,6 +109,7 @@ class Decoder : public Model {
   AdapterProducts adapters_;
   std::vector<AdapterRows> adapter_rows_;  // of the last forward, for its logits
   KeyStatistics* statistics_ = nullptr;
+  InputStatistics* inputs_ = nullptr;
   std::function<void()> heartbeat_;
 };
 
