@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kMostCombinations = 256;  // of the alternatives of several anyOf
 constexpr int kMostJsonNesting = 200;
-constexpr size_t kMostMembers = 5'000;  // of one JSON object
-constexpr uint32_t kMostMultiple = 5'000;
+constexpr size_t kMostMembers = 5'000;   // of one JSON object
+constexpr uint32_t kMostMultiple = 500;  // times the digits of a number: within kMostDfaStates
 
 // Refuses what would take long to read: an ordered object looks through its keys one by one.
 class Limits : public nlohmann::json_sax<Json> {

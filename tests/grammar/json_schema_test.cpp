@@ -197,6 +197,9 @@ TEST(JsonSchema, RefusesByPointer) {
   refuses(R"({"minimum": "x"})", {"/minimum"});
   refuses(R"({"exclusiveMinimum": true})", {"/exclusiveMinimum", "true"});
   refuses(R"({"multipleOf": 0})", {"/multipleOf"});
+  refuses(R"({"multipleOf": 501})", {"/multipleOf", "500"});
+  EXPECT_TRUE(accepts(schema(R"({"type": "integer", "multipleOf": 500})"), "-10500"));
+  EXPECT_FALSE(accepts(schema(R"({"type": "integer", "multipleOf": 500})"), "10501"));
   refuses(R"({"type": "number", "multipleOf": 0.3})", {"/multipleOf"});
   refuses(R"({"enum": []})", {"/enum"});
   refuses(R"({"anyOf": {}})", {"/anyOf"});
