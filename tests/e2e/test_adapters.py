@@ -228,6 +228,12 @@ REFUSED = {  # what is done to the tensors of "llama3": what the error names
 }
 
 
+@pytest.mark.parametrize("scale", ["nan", "inf", "1000.1", "-1001"])
+def test_refused_scales(scale, tiny, adapters):
+    fails(2, "plan", tiny.hf("llama3"), "--adapter", f"{adapters('llama3')}={scale}",
+          mentions=["--adapter", "from -1000 to 1000"])
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_refused_tensors(what, tiny, tmp_path):
     spec = ADAPTERS["llama3"]

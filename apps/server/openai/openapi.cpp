@@ -94,9 +94,14 @@ Json openapi_json(const Defaults& defaults) {
       object_schema({{"groups", "array"}, {"sequences", "array"}, {"totals", "object"}});
 
   Json reply = content(reference("Reply"));
-  // Without a type: some readers hold each event to the schema, others the text of them all.
+  // Some readers hold each event to the schema, others the text of them all.
+  const Json event = {{"type", "object"},
+                      {"properties", {{"data", {{"type", "string"}}}}},
+                      {"required", Json::array({"data"})}};
   reply["text/event-stream"] = {
-      {"schema", {{"description", "Events whose data is a chunk; the last one's is [DONE]."}}}};
+      {"schema",
+       {{"description", "Events whose data is a chunk; the last one's is [DONE]."},
+        {"anyOf", Json::array({event, Json{{"type", "string"}}})}}}};
   Json paths = Json::object();
   paths["/v1/chat/completions"] =
       post_route("chat", "The next message of a chat.", "ChatRequest", reply);
