@@ -16,11 +16,11 @@ import llama_cpp_peer
 
 
 def ringkeep_round(args, codecs, depths):
-    """{(codec, depth): (prefill tok/s, decode tok/s)} of one run of `ringkeep bench`."""
+    """{(codec, depth): (prefill tok/s, decode tok/s)} of one run of `ringkeep bench`, medians."""
     output = subprocess.run(
         [args.ringkeep, "bench", args.model, "--json", "-p", str(args.prefill), "-n",
-         str(args.decode), "-d", ",".join(map(str, depths)), "--codecs", ",".join(codecs), "-r", "1",
-         "--threads", str(args.threads)], check=True, capture_output=True).stdout
+         str(args.decode), "-d", ",".join(map(str, depths)), "--codecs", ",".join(codecs), "-r",
+         str(args.repeats), "--threads", str(args.threads)], check=True, capture_output=True).stdout
     return {(row["codec"], row["depth"]): (row["prefill_tok_s"], row["decode_tok_s"])
             for row in json.loads(output)["rows"]}
 
@@ -39,8 +39,13 @@ class Peer:
                        for codec in codecs for depth in depths}
 
     def round(self):
-        return {key: self.contexts[key[0]].speed(filled, self.args.prefill, self.args.decode)
+        return {key: self.median(self.contexts[key[0]], filled)
                 for key, filled in self.filled.items()}
+
+    def median(self, context, filled):
+        speeds = [context.speed(filled, self.args.prefill, self.args.decode)
+                  for _ in range(self.args.repeats)]
+        return tuple(statistics.median(values) for values in zip(*speeds))
 
 
 def print_table(ours, theirs):
@@ -62,6 +67,8 @@ def main():
     parser.add_argument("-p", "--prefill", type=int, default=512)
     parser.add_argument("-n", "--decode", type=int, default=32)
     parser.add_argument("-r", "--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=1,
+                        help="measurements in each round, of which the median counts")
     parser.add_argument("-t", "--threads", type=int, default=2)
     args = parser.parse_args()
     codecs, depths = args.codecs.split(","), [int(d) for d in args.depths.split(",")]

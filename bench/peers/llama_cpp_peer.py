@@ -19,7 +19,7 @@ CACHE_TYPES = {
     "4": llama_cpp.GGML_TYPE_Q4_0,
 }
 MICRO_BATCH = 512
-SEGMENT = 2048  # tokens that see each other while a deep cache is filled
+SEGMENT = 512  # tokens that see each other while a deep cache is filled
 
 
 @llama_cpp.llama_log_callback

@@ -9,7 +9,7 @@
 namespace ringkeep {
 namespace {
 
-constexpr int kSpins = 2000;  // about 100 us: longer than the gap between two ops of a step
+constexpr int kSpins = 2000;  // some 40 us: longer than the gap between two ops of a step
 
 inline void relax() {
 #if defined(__x86_64__)

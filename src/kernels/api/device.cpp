@@ -1,10 +1,9 @@
 #include "kernels/api/device.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "base/buffer.h"
+#include "base/slab_memory.h"
 
 namespace ringkeep::kernels {
 namespace {
@@ -15,10 +14,9 @@ class CpuDevice final : public Device {
   const char* name() const override { return "cpu"; }
 
   Result<DeviceBuffer> allocate(size_t bytes) override {
-    auto buffer = RK_TRY(Buffer::allocate(bytes));
-    return DeviceBuffer(this, buffer.release(), bytes);
+    return DeviceBuffer(this, RK_TRY(memory_.allocate(bytes)), bytes);
   }
-  void free(std::byte* data, size_t size) override { ::munmap(data, size); }
+  void free(std::byte* data, size_t size) override { memory_.free(data, size); }
   void discard(std::byte* data, size_t bytes) override { discard_pages(data, bytes); }
   void copy_in(std::byte* to, const void* from, size_t bytes) override {
     std::memcpy(to, from, bytes);
@@ -33,6 +31,7 @@ class CpuDevice final : public Device {
   ThreadPool& pool() override { return pool_; }
 
  private:
+  SlabMemory memory_;
   ThreadPool pool_;
 };
 

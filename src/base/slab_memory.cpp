@@ -1,0 +1,56 @@
+#include "base/slab_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace ringkeep {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kHugePage = 2 << 20;
+constexpr size_t kSlabBytes = 64 << 20;
+// Smaller ones are no streams; larger ones consist of huge pages but for their ends.
+constexpr size_t kLeast = 64 << 10, kMost = kSlabBytes / 2;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Result<std::byte*> SlabMemory::allocate(size_t bytes) {
+  if (bytes >= kLeast && bytes <= kMost) {
+    const size_t needed = round_up(bytes, kPage);
+    const std::lock_guard lock(mutex_);
+    if (slabs_.empty() || slabs_.back().memory.size() - slabs_.back().used < needed) {
+      // With less address space than that the buffer is mapped alone, below.
+      if (Result<Buffer> memory = Buffer::allocate(kSlabBytes + kHugePage)) {
+        const auto start = reinterpret_cast<uintptr_t>(memory->data());
+        slabs_.push_back({std::move(*memory), round_up(start, kHugePage) - start, 0});
+      }
+    }
+    if (!slabs_.empty() && slabs_.back().memory.size() - slabs_.back().used >= needed) {
+      Slab& slab = slabs_.back();
+      std::byte* data = slab.memory.data() + slab.used;
+      slab.used += needed;
+      ++slab.live;
+      return data;
+    }
+  }
+  return RK_TRY(Buffer::allocate(bytes)).release();
+}
+
+void SlabMemory::free(std::byte* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto slab =
+      std::find_if(slabs_.begin(), slabs_.end(), [&](const Slab& s) { return s.holds(data); });
+  if (slab == slabs_.end()) {
+    ::munmap(data, bytes);
+  } else if (--slab->live == 0) {
+    slabs_.erase(slab);
+  } else {
+    discard_pages(data, round_up(bytes, kPage));
+  }
+}
+
+}  // namespace ringkeep
