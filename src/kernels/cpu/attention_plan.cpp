@@ -4,8 +4,20 @@
 
 namespace ringkeep::kernels::cpu {
 
+namespace {
+template <typename T>
+std::vector<T>& emptied() {
+  static thread_local std::vector<T> kept;
+  kept.clear();
+  return kept;
+}
+}  // namespace
+
 AttentionPlan::AttentionPlan(const AttentionParams& p, int threads)
-    : p_(p), group_(p.heads / p.geometry.kv_heads) {
+    : p_(p),
+      group_(p.heads / p.geometry.kv_heads),
+      blocks_(emptied<Block>()),
+      splits_(emptied<Split>()) {
   for (int64_t s = 0; s < p.n_segments; ++s) {
     const int64_t rows = p.segments[s].rows * group_;
     for (int head = 0; head < p.geometry.kv_heads; ++head)

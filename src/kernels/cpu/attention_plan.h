@@ -56,6 +56,7 @@ struct RowTarget {
   int head;
 };
 
+// One at a time on a thread.
 class AttentionPlan {
  public:
   AttentionPlan(const AttentionParams& p, int threads);
@@ -123,8 +124,9 @@ class AttentionPlan {
   int64_t rows_ = 0;
   int64_t split_rows_ = 0;
   bool shared_ = false;
-  std::vector<Block> blocks_;
-  std::vector<Split> splits_;
+  // The calling thread's, kept from call to call: a decode step allocates nothing here.
+  std::vector<Block>& blocks_;
+  std::vector<Split>& splits_;
 };
 
 }  // namespace ringkeep::kernels::cpu
