@@ -1,5 +1,6 @@
-// Host memory for many buffers of some size: they lie side by side in slabs, so that huge pages hold
-// them whole. A stream over small pages waits for their translation (in a virtual machine, twice).
+// Host memory for many buffers of some size: they lie side by side in slabs, so that huge pages
+// hold them whole. A stream over small pages waits for their translation (in a virtual machine,
+// twice).
 #pragma once
 
 #include <cstddef>

@@ -226,6 +226,22 @@ TEST_P(Dense, AddWithGates) {
   }
 }
 
+TEST_P(Dense, Softcap) {
+  for (const size_t n : {1u, 15u, 16u, 16384u, 40001u}) {
+    auto x = random(n, 10, 40.0f);
+    x[0] = n == 1 ? 0.0f : 1e30f;  // far beyond the cap
+    for (const auto& kernel : ops_.softcap) {
+      std::vector<float> got = x;
+      kernel.run({got.data(), static_cast<int64_t>(n), 30.0f}, exec_);
+      for (size_t i = 0; i < n; ++i)
+        ASSERT_NEAR(got[i], 30.0 * std::tanh(double{x[i]} / 30.0), 1e-5) << kernel.name << " " << i;
+      std::vector<float> alone = {x[n - 1]};  // the same bits, wherever a value lies
+      kernel.run({alone.data(), 1, 30.0f}, exec_);
+      EXPECT_EQ(alone[0], got[n - 1]) << kernel.name;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, Dense, testing::Values(1, 2));
 
 }  // namespace

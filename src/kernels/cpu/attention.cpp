@@ -408,13 +408,17 @@ void Attend(const AttentionParams& p, Exec& exec) {
 
   // One block of memory: queries, a workspace a thread, the partial sums of shared splits.
   Queries queries;
-  std::vector<Workspace> workspaces(threads);
+  Workspace* workspaces = nullptr;
   RowState* states = nullptr;
   float* parts = nullptr;
   const auto carve = [&](std::byte* base) {
     Carver carver(base);
     queries = Queries::Carve(carver, layout, hot, query_rows);
-    for (Workspace& w : workspaces) w = Workspace::Carve(carver, layout, hot, kBlockRows);
+    workspaces = carver.take<Workspace>(threads);
+    for (int thread = 0; thread < threads; ++thread) {
+      const Workspace workspace = Workspace::Carve(carver, layout, hot, kBlockRows);
+      if (workspaces != nullptr) workspaces[thread] = workspace;
+    }
     states = carver.take<RowState>(plan.split_rows());
     parts = carver.take<float>(plan.split_rows() * layout.v.dim);
     return carver.bytes();

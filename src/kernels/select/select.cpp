@@ -38,6 +38,7 @@ Ops cpu_backend() {
   cpu::add_grouped_linear_kernels(ops);
   cpu::add_kv_kernels(ops);
   cpu::add_attention_kernels(ops);
+  cpu::add_pointwise_kernels(ops);
   add_reference(ops);
   return ops;
 }
