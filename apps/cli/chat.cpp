@@ -1,9 +1,11 @@
 #include "cli/chat.h"
 
+#include <filesystem>
 #include <iostream>
 
 #include "base/mapped_file.h"
 #include "cli/generate.h"
+#include "prompt/named_templates.h"
 #include "prompt/prompt.h"
 
 namespace ringkeep::cli {
@@ -19,14 +21,25 @@ Json first_messages(const std::string& system) {
   return messages;
 }
 
+Result<std::string> chat_template_source(const std::string& flag) {
+  if (flag.empty()) return std::string();
+  if (auto named = prompt::named_template(flag)) return *named;
+  std::error_code ignored;
+  if (!std::filesystem::exists(flag, ignored))
+    return input_error("--chat-template {}: no such file, and no template of this name ({})", flag,
+                       prompt::kNamedTemplates);
+  std::string source = RK_TRY(read_text_input(flag, kTemplateLimit));
+  if (source.empty()) return input_error("{}: the chat template is empty", flag);
+  return source;
+}
+
 Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData& data,
-                                                             const std::string& file) {
-  const std::string source =
-      file.empty() ? data.chat_template : RK_TRY(read_text_input(file, kTemplateLimit));
-  if (source.empty() && file.empty()) return std::optional<text::ChatTemplate>();
+                                                             const std::string& flag) {
+  const std::string source = flag.empty() ? data.chat_template : RK_TRY(chat_template_source(flag));
+  if (source.empty()) return std::optional<text::ChatTemplate>();
   auto parsed = text::ChatTemplate::parse(source);
   if (!parsed.ok())
-    return input_error("{}: {}", file.empty() ? "the model's chat template" : file,
+    return input_error("{}: {}", flag.empty() ? "the model's chat template" : flag,
                        parsed.error().message);
   return std::optional<text::ChatTemplate>(std::move(*parsed));
 }

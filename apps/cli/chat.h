@@ -13,10 +13,14 @@
 
 namespace ringkeep::cli {
 
-// The template in `file`, or the model's own when `file` is empty; nothing when there is neither.
-// Errors (input): unreadable file, template that does not parse.
+// Source of the template that --chat-template names, by file or by name; empty without the flag.
+// Errors (input): no such file or name, unreadable or empty file.
+Result<std::string> chat_template_source(const std::string& flag);
+
+// The template that the flag names, or the model's own without the flag; nothing when there is
+// neither. Errors (input): as above, template that does not parse.
 Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData& data,
-                                                             const std::string& file);
+                                                             const std::string& flag);
 
 // The messages that a conversation begins with: the system message, or none.
 Json first_messages(const std::string& system);

@@ -80,7 +80,8 @@ std::string generation_summary(const engine::Engine& engine, const Generation& g
       rate_text(prefilled_tokens(stats), stats.prefill_seconds), stats.generated_tokens,
       rate_text(decoded_tokens(generation), stats.decode_seconds),
       human_bytes(static_cast<double>(generation.kv_bytes)),
-      human_bytes(static_cast<double>(engine.plan().kv_bytes)),
+      human_bytes(static_cast<double>(engine.plan().kv_bytes + engine.plan().kv_prefill_bytes +
+                                      engine.plan().prefix_cache_bytes)),
       human_bytes(static_cast<double>(peak_memory_bytes())));
 }
 

@@ -1,13 +1,13 @@
 // ringkeep COMMAND MODEL [options]. Results go to stdout, log and progress to stderr.
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/foreign_flags.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 
@@ -31,6 +31,22 @@ int report(const Error& error) {
 int flushed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   return report(make_error(ErrorKind::runtime, "cannot write the result to standard output"));
+}
+
+// What was wrong with a command line, in the words of whoever wrote it.
+int report_usage(CLI::App& app, const std::vector<std::string>& arguments, const char* problem) {
+  const bool names_command = !arguments.empty() && !arguments.front().starts_with('-');
+  if (names_command && find_command(app, arguments.front()) == nullptr) {
+    report(make_error(ErrorKind::usage, "there is no command \"{}\"", arguments.front()));
+  } else if (const auto lines = foreign_flags(app, arguments); !lines.empty()) {
+    report(make_error(ErrorKind::usage,
+                      "flags of other programs, and what to write here (docs/migrating.md):"));
+    for (const std::string& line : lines) print_note("  {}", line);
+  } else {
+    report(make_error(ErrorKind::usage, "{}", problem));
+  }
+  print_note("Run `ringkeep --help` or `ringkeep COMMAND --help` for the options.");
+  return exit_code(ErrorKind::usage);
 }
 
 int run_command(const Command& command) {
@@ -64,15 +80,13 @@ int run(int argc, char** argv) {
   // llama-server's spelling: an option of one dash and two letters, which the library has not.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments)
-    if (arguments.front() == "serve" && argument == "-np") argument = "--parallel";
-  std::reverse(arguments.begin(), arguments.end());  // as the library wants them
+    if ((arguments.front() == "serve" || arguments.front() == "plan") && argument == "-np")
+      argument = "--parallel";
   try {
-    app.parse(std::move(arguments));
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as it wants them
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return flushed(app.exit(error));  // --help, --version
-    report(make_error(ErrorKind::usage, "{}", error.what()));
-    print_note("Run `ringkeep --help` or `ringkeep COMMAND --help` for the options.");
-    return exit_code(ErrorKind::usage);
+    return report_usage(app, arguments, error.what());
   }
   for (const Command& command : commands)
     if (command.app->parsed()) return run_command(command);

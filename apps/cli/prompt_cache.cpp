@@ -54,6 +54,8 @@ void PromptCache::report(std::span<const int32_t> prompt, const Generation& gene
   const int64_t common = std::ranges::mismatch(saved, prompt).in1 - saved.begin();
   const auto why = [&]() -> std::string {
     if (common == loaded_->length) return "the prompt has nothing after them";
+    if (common == static_cast<int64_t>(prompt.size()))
+      return fmt::format("the prompt ends after {} tokens", common);
     return fmt::format("the prompt differs from token {} on", common);
   };
   fmt::print(stderr, "{}: reused {} of its {} tokens: {}{}\n", options_.file, cached,

@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt_cache.h"
+#include "prompt/named_templates.h"
 #include "prompt/prompt.h"
 
 namespace ringkeep::cli {
@@ -29,7 +30,7 @@ struct Options {
   bool raw = false;
   bool chat = false;
   std::string system;
-  std::string chat_template;  // file
+  std::string chat_template;  // file or name
   PromptCacheOptions prompt_cache;
 };
 
@@ -150,8 +151,9 @@ Command add_run(CLI::App& app) {
       ->excludes(raw);
   command
       ->add_option("--chat-template", options->chat_template,
-                   "a Jinja chat template, in place of the model's")
-      ->type_name("FILE")
+                   fmt::format("a Jinja chat template, or one of {}, in place of the model's",
+                               prompt::kNamedTemplates))
+      ->type_name("FILE|NAME")
       ->group(group)
       ->excludes(raw);
   command->add_option("--system", options->system, "system message of the chat")

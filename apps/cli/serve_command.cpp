@@ -6,14 +6,14 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "base/mapped_file.h"
 #include "base/sha256.h"
 #include "cli/adapter_options.h"
+#include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/serve_options.h"
 #include "cli/stop_signal.h"
-#include "prompt/named_templates.h"
+#include "kv/codec_flags.h"
 #include "server/openai/app.h"
 #include "server/web/routes.h"
 
@@ -22,7 +22,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kTemplateLimit = size_t{4} << 20;
 constexpr double kAnswersAfterDeath = 2.0;  // seconds in which /health tells why
 constexpr double kLongestStall = 30.0;      // seconds; then a supervisor has to start anew
 constexpr double kFlush = 5.0;              // seconds for answers to get out at the end
@@ -33,13 +32,6 @@ std::string default_name(const std::string& model) {
   if (!path.has_filename()) path = path.parent_path();  // a folder with a slash behind it
   if (path.extension() == ".gguf") return path.stem().string();
   return std::filesystem::exists(model) ? path.filename().string() : model;
-}
-
-// Source of the template that the flag names; empty without the flag.
-Result<std::string> template_source(const std::string& flag) {
-  if (flag.empty()) return std::string();
-  if (auto named = prompt::named_template(flag)) return *named;
-  return read_text_input(flag, kTemplateLimit);
 }
 
 // One word for model, cache and numerics: when it changes, replies may.
@@ -81,14 +73,14 @@ class Serving {
         return make_error(ErrorKind::usage,
                           "--adapter: \"{}\" is the name of the model, give another: NAME=PATH",
                           adapter.name);
-    template_ = RK_TRY(template_source(options_.chat_template));
-    if (!options_.chat_template.empty() && template_.empty())
-      return input_error("{}: the chat template is empty", options_.chat_template);
+    template_ = RK_TRY(chat_template_source(options_.chat_template));
     if (!template_.empty()) {
       const auto parsed = text::ChatTemplate::parse(template_);
       if (!parsed.ok())
         return input_error("{}: {}", options_.chat_template, parsed.error().message);
     }
+    for (const LayerKind kind : {LayerKind::full, LayerKind::sliding})
+      RK_TRY(kv::codec_for(options_.cache, kind));
     RK_TRY(listen());
     Status loaded = load();
     if (!loaded.ok()) {

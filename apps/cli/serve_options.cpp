@@ -6,6 +6,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/numbers.h"
+#include "prompt/named_templates.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -71,8 +72,8 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
       ->allow_extra_args(false)
       ->group(kServer);
   app.add_option("--chat-template", options.chat_template,
-                 "a Jinja chat template, or one of chatml, gemma, llama3, plain, in place of the "
-                 "model's")
+                 fmt::format("a Jinja chat template, or one of {}, in place of the model's",
+                             prompt::kNamedTemplates))
       ->type_name("FILE|NAME")
       ->group(kServer);
   app.add_option(

@@ -12,4 +12,7 @@ namespace ringkeep::prompt {
 // describe them.
 std::optional<std::string> named_template(std::string_view name);
 
+// The names, for help and errors.
+inline constexpr std::string_view kNamedTemplates = "chatml, gemma, llama3, plain";
+
 }  // namespace ringkeep::prompt

@@ -302,7 +302,7 @@ def test_prompt_longer_than_the_context(tiny):
 
 def test_no_command_and_unknown_command():
     fails(2)
-    fails(2, "fly", "demo")
+    fails(2, "fly", "demo", mentions=['no command "fly"'])
     assert run("--help").returncode == 0
     for command in ("plan", "run", "bench", "logits", "tokenize", "inspect"):
         assert run(command, "--help").returncode == 0

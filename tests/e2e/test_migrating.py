@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ringkeep_cli import ROOT, ok
+from ringkeep_cli import ROOT, fails, ok
 
 TEXT = (ROOT / "docs/migrating.md").read_text()
 OTHER_COMMANDS = {"--prompt-cache-file"}  # of `run`, as the text says
@@ -32,6 +32,24 @@ def test_flags_that_it_names_exist():
             assert set(flags) <= known, f"{theirs} -> {ours}: {set(flags) - known} are no flags of ringkeep serve"
             named += len(flags)
     assert named > 60
+
+
+def test_flags_that_are_spelt_otherwise_say_so():
+    """Each flag of the left columns that `serve` does not take: exit 2, and a line that begins with it."""
+    known = set(flags_in(ok("serve", "--help").decode())) | {"-np"}
+    named = {flag for heads, rows in tables() if heads[1] == "ringkeep serve" for row in rows for flag in flags_in(row[0])}
+    foreign = sorted(named - known)
+    assert len(foreign) > 40
+    stderr = fails(2, "serve", "demo", *(word for flag in foreign for word in (flag, "x")), mentions=["docs/migrating.md"])
+    said = [line.strip().split(":")[0] for line in stderr.splitlines() if line.startswith("  -")]
+    assert sorted(said) == foreign
+    assert "  -ctk: --kv-key-bits 8" in fails(2, "serve", "demo", "-ctk", "q8_0")
+    assert "  --dtype: leave it out" in fails(2, "run", "demo", "--dtype=bfloat16", "-p", "x")
+
+
+def test_flags_of_a_command_are_its_own():
+    """--dtype and -b belong to `convert`; what is wrong there is something else."""
+    fails(2, "convert", "a", "b", "--dtype", "float16", "-b", 4, "--no-such-flag", mentions=["--no-such-flag"])
 
 
 @pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions"])

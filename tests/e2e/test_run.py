@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ringkeep_cli import ok, ok_json, run
+from ringkeep_cli import fails, ok, ok_json, run
 
 PROMPT = "The Debian operating system is"
 KEYS = {"text", "tokens", "finish_reason", "prompt_tokens", "cached_tokens", "prefill_tok_s",
@@ -121,3 +121,26 @@ def test_invalid_utf8_is_defined(demo):
     first = ok("tokenize", demo, "--json", stdin=b"a\xff\xfeb\xc3")
     assert json.loads(first)["tokens"][0] == 2
     assert ok("tokenize", demo, "--json", stdin=b"a\xff\xfeb\xc3") == first
+
+
+def test_chat_templates_by_name(plain_model):
+    """As in `serve`: the text that the template `plain` writes, and no name that there is not."""
+    flags = ("-n", 8, "--temp", 0)
+    chat = ok_json("run", plain_model, "--chat-template", "plain", "-p", "Hi", *flags)
+    text = ok_json("run", plain_model, "--raw", "-p", "User: Hi\nAssistant:", *flags)
+    assert (chat["prompt_tokens"], chat["tokens"]) == (text["prompt_tokens"], text["tokens"])
+    fails(4, "run", plain_model, "--chat-template", "gema", "-p", "Hi", mentions=["gema", "chatml, gemma, llama3, plain"])
+
+
+@pytest.mark.parametrize("bits", ["f16", "8", "4"])
+def test_no_more_cache_is_used_than_is_planned(bits, tiny):
+    """The line on stderr counts what a prompt needs while it is read on both sides."""
+    model = tiny.gguf("gemma3_pattern6", "F32")
+    flags = ("--raw", "-p", "a b c d e f " * 60, "-n", 2, "--ctx", 1024, "--kv-bits", bits)
+    line = run("run", model, *flags).stderr.decode()
+    sizes = re.search(r"cache ([\d.]+) (\w+) in use, ([\d.]+) (\w+) planned", line).groups()
+    units = {"B": 1, "KiB": 2**10, "MiB": 2**20}
+    used, planned = float(sizes[0]) * units[sizes[1]], float(sizes[2]) * units[sizes[3]]
+    totals = ok_json("plan", model, "--ctx", 1024, "--kv-bits", bits)["totals"]
+    assert used <= planned
+    assert planned == pytest.approx(totals["kv_bytes"] + totals["kv_prefill_bytes"], rel=0.02)

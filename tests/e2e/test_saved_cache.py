@@ -99,6 +99,7 @@ def test_an_unwrapped_cache_serves_any_prefix(tiny, tmp_path):
     ((), ("--max-kv-size", "90"), "max_kv_size"),
     (("--max-kv-size", "100"), ("--max-kv-size", "100", "--keep", "4"), "keep"),
     (("--kv-bits", "4"), ("--kv-bits", "4", "--quantized-kv-start", "60"), "quantized_kv_start"),
+    (("--kv-bits", "4"), (), "codec of K"),  # and not the balance that comes with it
     ((), ("--exact",), "activations"),
     ((), ("--weight-bits", "4"), "weights"),
 ])
@@ -108,6 +109,13 @@ def test_other_settings_are_refused(made, flags, field, model, tmp_path):
     ok("cache", "make", model, file, "-p", TEXT, *made)
     fails(3, "run", model, "-p", TEXT + REST, *flags, "--prompt-cache-file", file,
           mentions=[file, field, "this run has", "the file has"])
+
+
+def test_a_prompt_that_ends_before_the_saved_tokens(model, tmp_path):
+    flags = ("--raw", "-p", TEXT, "-n", 4, "--temp", 0, "--ignore-eos", "--prompt-cache-file", tmp_path / "cache")
+    ok("run", model, *flags)
+    stderr = run("run", model, *flags).stderr.decode()
+    assert f"the prompt ends after {count_tokens(model, TEXT)} tokens" in stderr
 
 
 def test_other_models_are_refused(model, tiny, tmp_path):

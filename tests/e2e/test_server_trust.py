@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ringkeep_cli import fails
+from ringkeep_cli import fails, run
 from serving import Server, parse_response
 
 LONG = {"prompt": "x", "max_tokens": 1000, "ignore_eos": True, "temperature": 0}
@@ -60,6 +60,8 @@ def test_refusals_before_anything_runs(chat_model, tmp_path):
     (tmp_path / "bad.jinja").write_text("{% for %}")
     stderr = fails(4, "serve", chat_model, "--port", 0, "--chat-template", tmp_path / "bad.jinja")
     assert "line 1" in stderr
+    early = run("serve", chat_model, "--port", 0, "--json", "--kv-bits", "q8_0")
+    assert early.returncode == 2 and early.stdout == b""  # said before anyone is told a port
     with contextlib.closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
