@@ -18,6 +18,7 @@ import pathlib
 import numpy as np
 
 import tiny_moe
+from tiny_gemma3n import make_gemma3n_tensors
 from tiny_gemma4 import make_gemma4_tensors
 from tiny_specs import SPECS, TinySpec, has_bias, has_qk_norm, is_gemma, is_olmo
 
@@ -63,6 +64,8 @@ def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
     c, rng = spec.config, _Stream(spec.seed)
     if c["model_type"] == "gemma4_text":
         return make_gemma4_tensors(c, rng)
+    if c["model_type"] == "gemma3n_text":
+        return make_gemma3n_tensors(c, rng)
     hidden, ffn, head_dim = c["hidden_size"], c["intermediate_size"], c["head_dim"]
     q_rows = c["num_attention_heads"] * head_dim
     kv_rows = c["num_key_value_heads"] * head_dim
@@ -174,7 +177,9 @@ def write_mlx(folder, tensors, config, bits, group, overrides=None, key_of=str, 
         array = mx.array(tensor).astype(getattr(mx, dtype))
         module = name.removesuffix(".weight")
         how = overrides.get(module, (bits, group, "affine"))
-        if tensor.ndim not in (2, 3) or name.endswith(".bias") or how is None:
+        # As mlx-lm: AltUp's maps have too few columns for a group.
+        small = name.endswith("_coefs.weight")
+        if tensor.ndim not in (2, 3) or name.endswith(".bias") or how is None or small:
             out[name] = array
             continue
         packed, scales, *biases = mx.quantize(array, group_size=how[1], bits=how[0], mode=how[2])

@@ -3,6 +3,7 @@
 import gguf
 import numpy as np
 
+import tiny_gemma3n
 import tiny_gemma4
 import tiny_moe
 from tiny_specs import TinySpec, is_gemma, is_olmo
@@ -13,11 +14,11 @@ _NAMES = {
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
-    **tiny_gemma4.GGUF_NAMES, **tiny_moe.GGUF_NAMES,
+    **tiny_gemma3n.GGUF_NAMES, **tiny_gemma4.GGUF_NAMES, **tiny_moe.GGUF_NAMES,
 }
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
-        **tiny_gemma4.GGUF_TOP}
-_ARCHITECTURES = {"gemma3_text": "gemma3", "gemma4_text": "gemma4", "qwen3": "qwen3", "llama": "llama",
+        **tiny_gemma3n.GGUF_TOP, **tiny_gemma4.GGUF_TOP}
+_ARCHITECTURES = {"gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", "qwen3": "qwen3", "llama": "llama",
                   "qwen2": "qwen2", "gemma2": "gemma2", "phi3": "phi3", "smollm3": "smollm3",
                   "olmo3": "olmo2", "cohere2": "cohere2", "ministral3": "mistral3",
                   "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "gpt_oss": "gpt-oss"}
@@ -28,7 +29,7 @@ def gguf_name(name: str, post_norms: bool) -> str:
     """blk.3.attn_q.weight of model.layers.3.self_attn.q_proj.weight."""
     if name.endswith(".layer_scalar"):
         return f"blk.{name.split('.')[2]}.layer_output_scale.weight"
-    for whole, mapped in tiny_moe.GGUF_WHOLE_NAMES.items():
+    for whole, mapped in (tiny_moe.GGUF_WHOLE_NAMES | tiny_gemma3n.GGUF_WHOLE_NAMES).items():
         if name.endswith(f".{whole}"):
             return f"blk.{name.split('.')[2]}.{mapped}"
     stem, kind = name.rsplit(".", 1)
@@ -80,10 +81,11 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
     writer.add_embedding_length(c["hidden_size"])
     writer.add_block_count(c["num_hidden_layers"])
     writer.add_head_count(c["num_attention_heads"])
-    if c["model_type"] == "gemma4_text":
+    families = {"gemma3n_text": tiny_gemma3n, "gemma4_text": tiny_gemma4}
+    if c["model_type"] in families:
         writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
         writer.add_vocab_size(c["vocab_size"])
-        return tiny_gemma4.add_gguf_metadata(writer, c)
+        return families[c["model_type"]].add_gguf_metadata(writer, c)
     writer.add_feed_forward_length(c["intermediate_size"])
     writer.add_head_count_kv(c["num_key_value_heads"])
     kind = c["model_type"]
@@ -149,7 +151,7 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
     """Writes the model and returns the weights as a reader will see them, under HF names."""
     c, gemma = spec.config, is_gemma(spec)
     post_norms = gemma or is_olmo(spec) or c["model_type"] == "gpt_oss"
-    tensors = tiny_moe.stacked(c, tensors)
+    tensors = tiny_gemma3n.stacked(c, tiny_moe.stacked(c, tensors))
     less_one = c["model_type"] in ("gemma2", "gemma3_text")  # norm weights in Hugging Face files
     kind = gguf.GGMLQuantizationType[type_name]
     writer = gguf.GGUFWriter(str(path), _ARCHITECTURES[c["model_type"]],
@@ -164,8 +166,8 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
         if heads:
             stored = interleave_pairs(stored, heads)
         matrix = tensor.ndim in (2, 3) and not name.endswith(".bias")
-        router = gguf_name(name, post_norms).endswith("ffn_gate_inp.weight")
-        target = kind if matrix and not router else gguf.GGMLQuantizationType.F32
+        small = gguf_name(name, post_norms).endswith(("ffn_gate_inp.weight", "_coef.weight"))
+        target = kind if matrix and not small else gguf.GGMLQuantizationType.F32
         if target == gguf.GGMLQuantizationType.F32:
             writer.add_tensor(gguf_name(name, post_norms), stored)
             seen[name] = tensor
@@ -189,4 +191,4 @@ def write_gguf(path, spec: TinySpec, tensors: dict[str, np.ndarray], type_name: 
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return seen
+    return tiny_gemma3n.unstacked(c, seen)

@@ -63,6 +63,19 @@ def _gemma4(kinds, **more):
                       **more})
 
 
+def _gemma3n(kinds, sparsity, **more):
+    return _config("gemma3n_text", "Gemma3nForCausalLM", len(kinds), 4, 2, 64, True,
+                   hidden_size=64, hidden_activation="gelu_pytorch_tanh", sliding_window=WINDOW,
+                   layer_types=[{"s": "sliding_attention", "f": "full_attention"}[k] for k in kinds],
+                   activation_sparsity_pattern=sparsity + [0.0] * (len(kinds) - len(sparsity)),
+                   rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=None,
+                   attention_bias=False, **{
+                       "num_kv_shared_layers": 3, "final_logit_softcapping": 8.0,
+                       "hidden_size_per_layer_input": 64, "vocab_size_per_layer_input": VOCAB,
+                       "altup_num_inputs": 4, "altup_active_idx": 0, "altup_coef_clip": 120.0,
+                       "altup_correct_scale": True, "laurel_rank": 32, **more})
+
+
 def _llama(layers, heads, kv_heads, head_dim, tied, **more):
     return _config("llama", "LlamaForCausalLM", layers, heads, kv_heads, head_dim, tied,
                    hidden_act="silu", mlp_bias=False,
@@ -122,6 +135,12 @@ SPECS = {spec.name: spec for spec in [
     # Per-layer embeddings, and the last layers share caches, as in E2B.
     TinySpec("gemma4_e", _gemma4("sfssfssf", num_kv_shared_layers=3, use_double_wide_mlp=True,
                                  hidden_size_per_layer_input=64), 15),
+    # The published pattern, four sliding layers to one full one, and caches shared by the last ones.
+    TinySpec("gemma3n", _gemma3n("ssssfssfsf", [0.95, 0.95, 0.9]), 16),
+    # Another active stream, fewer of them, feed-forwards of different widths, no output factors.
+    TinySpec("gemma3n_odd", _gemma3n("sfssfssf", [0.5, 0.0, 0.8], altup_num_inputs=3, altup_active_idx=1,
+                                     altup_correct_scale=False,
+                                     intermediate_size=[192, 128, 64, 192, 256, 128, 192, 320]), 17),
     TinySpec("qwen3", _config("qwen3", "Qwen3ForCausalLM", 4, 4, 2, 128, False,
                               hidden_act="silu", rope_theta=1000000.0, rope_scaling=None,
                               attention_bias=False, use_sliding_window=False,

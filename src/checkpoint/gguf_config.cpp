@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/gguf_gemma3n.h"
 #include "checkpoint/gguf_gemma4.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/limits.h"
@@ -66,6 +67,7 @@ class ArchKeys {
 // 1: none does.
 int64_t default_period(const std::string& arch) {
   if (arch == "gemma3") return 6;
+  if (arch == "gemma3n") return 5;
   if (arch == "gemma2" || arch == "gpt-oss") return 2;
   if (arch == "cohere2" || arch == "olmo2") return 4;
   if (arch == "llama" || arch == "mistral3" || arch == "phi3") return 0;
@@ -226,7 +228,7 @@ Status read_layers(const GgufFile& file, const ArchKeys& keys, ModelConfig& conf
   RopeSpec rope = RK_TRY(read_rope(file, keys, config.trained_context));
   rope.rotary_dim = static_cast<int>(rotary);
   RopeSpec sliding_rope = rope;
-  const bool local_base = config.family == "gemma3" || config.family == "gemma4";
+  const bool local_base = config.family.starts_with("gemma3") || config.family == "gemma4";
   if (local_base || config.family == "olmo2" || keys.has("rope.freq_base_swa")) {
     sliding_rope = RopeSpec{};
     sliding_rope.rotary_dim = rope.rotary_dim;
@@ -387,6 +389,7 @@ Result<ModelConfig> gguf_config(const GgufModel& model) {
   config.attention_bias = model.find_tensor("blk.0.attn_q.bias") != nullptr;
   RK_TRY(read_family(file, keys, config));
   if (arch == "gemma4") RK_TRY(read_gguf_gemma4(model, config));
+  if (arch == "gemma3n") RK_TRY(read_gguf_gemma3n(model, config));
   // The names of Hugging Face.
   if (arch == "qwen3moe") config.family = "qwen3_moe";
   if (arch == "qwen2moe") config.family = "qwen2_moe";

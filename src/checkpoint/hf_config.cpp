@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/families.h"
 #include "checkpoint/hf_families.h"
+#include "checkpoint/hf_gemma3n.h"
 #include "checkpoint/hf_gemma4.h"
 #include "checkpoint/hf_layers.h"
 #include "checkpoint/hf_rope.h"
@@ -26,6 +27,8 @@ struct FamilyDefaults {
 constexpr FamilyDefaults kDefaults[] = {
     {"gemma3_text", 8, 4, 256, 262208, 9216, 131072, true},
     {"gemma3", 8, 4, 256, 262208, 9216, 131072, true},
+    {"gemma3n_text", 8, 2, 256, 262400, 16384, 32768, true},
+    {"gemma3n", 8, 2, 256, 262400, 16384, 32768, true},
     {"gemma4_text", 8, 4, 256, 262144, 9216, 131072, true},
     {"gemma4", 8, 4, 256, 262144, 9216, 131072, true},
     {"gemma4_unified_text", 8, 4, 256, 262144, 9216, 262144, true},
@@ -131,14 +134,17 @@ Result<ModelConfig> read_config(const Json& json) {
   ModelConfig config;
   config.family = *model_type == "gemma3_text" ? "gemma3" : *model_type;
   if (is_gemma4(*model_type)) config.family = "gemma4";
+  if (is_gemma3n(*model_type)) config.family = "gemma3n";
   RK_TRY(refuse_unsupported(text, config.family));
   config.name = RK_TRY(outer.text("_name_or_path")).value_or("");
   config.hidden = RK_TRY(required(text, "hidden_size", kLargestWidth, 0));
   const int64_t layers = RK_TRY(required(text, "num_hidden_layers", kMostLayers, 0));
   const int64_t heads = RK_TRY(required(text, "num_attention_heads", kMostHeads, defaults.heads));
   config.vocab_size = RK_TRY(required(text, "vocab_size", kLargestVocab, defaults.vocab));
-  config.ffn_hidden =
-      RK_TRY(text.integer("intermediate_size", 0, kLargestWidth)).value_or(defaults.ffn);
+  const Json* widths = text.find("intermediate_size");  // Gemma 3n: one, or one for each layer
+  if (config.family != "gemma3n" || widths == nullptr || !widths->is_array())
+    config.ffn_hidden =
+        RK_TRY(text.integer("intermediate_size", 0, kLargestWidth)).value_or(defaults.ffn);
   const int64_t kv_heads = RK_TRY(text.integer("num_key_value_heads", 1, kMostHeads))
                                .value_or(defaults.kv_heads > 0 ? defaults.kv_heads : heads);
   if (heads % kv_heads != 0)
@@ -185,6 +191,7 @@ Result<ModelConfig> read_config(const Json& json) {
   }
   RK_TRY(read_family(text, config));
   if (config.family == "gemma4") RK_TRY(read_hf_gemma4(text, *model_type, config));
+  if (config.family == "gemma3n") RK_TRY(read_hf_gemma3n(text, config));
   return config;
 }
 

@@ -110,6 +110,7 @@ Result<std::vector<std::string>> windowed_types(const JsonFields& config, const 
                                                 int64_t window, size_t layers) {
   std::vector<std::string> full(layers, "full_attention");
   if (window == 0 || type == "llama" || type == "smollm3") return full;
+  if (type.starts_with("gemma3n")) return periodic(layers, 5, 4, "sliding_attention");
   if (type == "gemma3" || type == "gemma3_text" || config.has("sliding_window_pattern")) {
     const int64_t period =
         RK_TRY(config.integer("sliding_window_pattern", 1, kMostLayers)).value_or(6);
@@ -157,6 +158,7 @@ Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
   for (const char* type : {"mistral", "ministral", "gemma2", "cohere2", "olmo3", "qwen2"})
     if (model_type == type) window_default = 4096;
   if (model_type == "gpt_oss") window_default = 128;
+  if (model_type.starts_with("gemma3n")) window_default = 512;
   if (model_type.starts_with("gemma4"))
     window_default = model_type.starts_with("gemma4_unified") ? 1024 : 512;
   // null turns the window off; an absent key means the family's default.
@@ -197,7 +199,8 @@ Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
       layer.kind = LayerKind::latent;  // DeepSeek-V2 and V3, Kimi
   }
   const auto most = static_cast<int64_t>(layers.size()) - 1;
-  const int64_t shared = RK_TRY(config.integer("num_kv_shared_layers", 0, most)).value_or(0);
+  const int64_t shared = RK_TRY(config.integer("num_kv_shared_layers", 0, most))
+                             .value_or(model_type.starts_with("gemma3n") ? 15 : 0);
   return share_last_layers(config.where(), shared, layers);
 }
 

@@ -162,7 +162,7 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
 
 Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family, int64_t head_dim,
                             int64_t context) {
-  const bool gemma3 = family == "gemma3";
+  const bool gemma3 = family == "gemma3" || family == "gemma3n";
   double theta = gemma3 ? 1e6 : 10000.0;
   if (family == "smollm3") theta = 2e6;
   if (family == "olmo3") theta = 500000.0;
@@ -197,7 +197,8 @@ Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family,
     return rope;
   }
   rope.full = RK_TRY(read_one(parameters ? *parameters : scaling ? *scaling : none, defaults));
-  // Gemma 3 and OLMo 3 scale their full layers alone; elsewhere all layers share one embedding.
+  // Gemma 3, Gemma 3n and OLMo 3 scale their full layers alone; elsewhere all layers share one
+  // embedding.
   rope.sliding = gemma3 || family == "olmo3" ? RK_TRY(read_one(none, local)) : rope.full;
   return rope;
 }

@@ -56,6 +56,8 @@ struct LayerSpec {
   int64_t ffn_hidden = 0;  // 0: ModelConfig::ffn_hidden
   bool v_from_k = false;   // no V projection: V is the K projection's output, before k's norm
   bool experts = false;    // the feed-forward is a mixture of experts (Gemma 4: beside it)
+  // Gemma 3n: the gate counts from so many standard deviations above its mean; absent: everywhere.
+  std::optional<float> gate_deviations;
 };
 
 // clamped_swiglu: gate * sigmoid(alpha * gate) * (up + 1), both cut off at swiglu_limit (GPT-OSS).
@@ -87,6 +89,7 @@ struct ModelConfig {
   int64_t query_scale_context = 0;
   int64_t trained_context = 0;  // 0: unknown
   int64_t layer_embedding = 0;  // per-layer embeddings: channels of each layer; 0: none
+  int64_t layer_vocab = 0;      // rows of their table, row 0 for tokens beyond; 0: vocab_size
   int experts = 0;              // of each layer that has some; 0: none
   int experts_used = 0;         // by a token
   int64_t expert_hidden = 0;
@@ -96,8 +99,20 @@ struct ModelConfig {
   bool attention_sinks = false;      // a learned logit of each head takes part in the softmax
   float swiglu_alpha = 0.0f;
   float swiglu_limit = 0.0f;
+  // Gemma 3n. AltUp: the residual is so many streams, of which a layer computes one; 0: it is
+  // plain.
+  int altup_streams = 0;
+  int altup_active = 0;
+  float altup_clip = 0.0f;          // bound on the weights of its maps; 0: none
+  bool altup_scale_output = false;  // factors of what per-layer embeddings are gated by
+  // LAuReL: rank of a branch beside attention; 0: there is none.
+  int64_t laurel_rank = 0;
   std::vector<LayerSpec> layers;
 };
+
+inline int64_t layer_vocab_of(const ModelConfig& config) {
+  return config.layer_vocab > 0 ? config.layer_vocab : config.vocab_size;
+}
 
 inline int64_t ffn_hidden_of(const ModelConfig& config, const LayerSpec& layer) {
   return layer.ffn_hidden > 0 ? layer.ffn_hidden : config.ffn_hidden;

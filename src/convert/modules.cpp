@@ -35,6 +35,9 @@ Kind kind_of(std::string_view name) {
   if (ends_with_any(name, {"mlp.gate", "block_sparse_moe.gate", "router.proj", "mlp.router",
                            "shared_expert_gate"}))
     return Kind::router;
+  if (has(".altup.") || has(".laurel.") || has("altup_projections.") ||
+      has("altup_unembed_projections."))
+    return Kind::residual;
   if (has(".experts.") || has(".switch_mlp.") || has(".switch_glu.")) return Kind::experts;
   if (has(".self_attn.")) return Kind::attention;
   if (has(".mlp.") || has(".shared_expert")) return Kind::feed_forward;
@@ -45,7 +48,10 @@ Module module_of(const SourceTensor& tensor) {
   Module module{.name = tensor.name, .shape = tensor.shape, .parts = {tensor}};
   const std::string_view name = tensor.name;
   const bool encoder = weights::of_an_encoder(name);
-  const bool matrix = is_float(tensor) && tensor.shape.size() == 2 && name.ends_with(kWeight);
+  // AltUp's maps have as many columns as there are streams: no group fits.
+  const bool small = name.ends_with("_coefs.weight");
+  const bool matrix =
+      is_float(tensor) && tensor.shape.size() == 2 && name.ends_with(kWeight) && !small;
   module.matrix = matrix;
   module.kind = encoder  ? Kind::encoder
                 : matrix ? kind_of(name.substr(0, name.size() - kWeight.size()))
@@ -71,6 +77,7 @@ const char* kind_name(Kind kind) {
     case Kind::feed_forward: return "feed_forward";
     case Kind::experts: return "experts";
     case Kind::router: return "router";
+    case Kind::residual: return "residual";
     case Kind::encoder: return "encoder";
     case Kind::other: return "other";
     case Kind::vector: return "vector";

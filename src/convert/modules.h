@@ -17,12 +17,13 @@ enum class Kind {
   attention,
   feed_forward,
   experts,
-  router,   // of experts
-  encoder,  // of images and sound, and what joins them to the decoder
-  other,    // further matrices
-  vector,   // norms, biases and what else is no matrix
+  router,    // of experts
+  residual,  // AltUp and LAuReL (Gemma 3n)
+  encoder,   // of images and sound, and what joins them to the decoder
+  other,     // further matrices
+  vector,    // norms, biases and what else is no matrix
 };
-inline constexpr int kKinds = 10;
+inline constexpr int kKinds = 11;
 const char* kind_name(Kind kind);  // "embedding", "lm_head", ...
 
 // One tensor to write. A matrix may be put together from parts: the experts of a layer become one

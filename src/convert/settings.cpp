@@ -82,7 +82,8 @@ Setting default_setting(Kind kind, const Setting& asked) {
     case Kind::vector: return {};
     case Kind::embedding:
     case Kind::lm_head: return {std::max(asked.bits, kTableBits), asked.group};
-    case Kind::router: return {8, 64};
+    case Kind::router:
+    case Kind::residual: return {8, 64};
     default: return asked;
   }
 }

@@ -40,7 +40,7 @@ class Override {
 };
 
 // What a matrix gets without a rule: encoders are kept, embedding and head have at least 6 bits,
-// routers 8 in groups of 64. docs/convert.md says why.
+// routers, AltUp and LAuReL 8 in groups of 64. docs/convert.md says why.
 Setting default_setting(Kind kind, const Setting& asked);
 
 // The last rule that matches counts. `used` [overrides]: set where one has matched.

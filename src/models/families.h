@@ -13,6 +13,17 @@ class Gemma3 final : public Decoder {  // and Gemma 2
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
 };
 
+class Gemma3n final : public Decoder {
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void before_layers(Step& step) override;
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+  void after_layers(Step& step) override { close_streams(step); }
+  void add_layer_embedding(int index, const weights::LayerWeights& w, Step& step);
+};
+
 class Gemma4 final : public Decoder {
  public:
   using Decoder::Decoder;
@@ -20,10 +31,7 @@ class Gemma4 final : public Decoder {
  private:
   void before_layers(Step& step) override;
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
-  void add_layer_embedding(int index, const weights::LayerWeights& w, Step& step);
   void add_experts(const weights::LayerWeights& w, Step& step);
-
-  std::vector<float> table_rows_;  // [kTableRows, layers * layer_embedding] on the host
 };
 
 class Llama final : public Decoder {  // and Mistral, Ministral 3, Qwen 2 and 3, Phi-3, SmolLM 3

@@ -41,6 +41,9 @@ std::map<std::string, std::vector<float>> InputStatistics::by_module(
         {&w.up, Part::up},
         {&w.down, Part::down},
         {&w.layer_gate, Part::layer_gate},
+        {&w.altup.router, Part::altup_router},
+        {&w.laurel.left, Part::laurel_left},
+        {&w.laurel.right, Part::laurel_right},
         {&w.q, Part::qkv},
         {&w.gate, Part::gate_up},
         {&w.layer_proj, Part::layer_proj}};

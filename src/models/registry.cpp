@@ -27,7 +27,8 @@ constexpr Entry kFamilies[] = {
     {"gemma2", make<Gemma3>},     {"phi3", make<Llama>},        {"smollm3", make<Llama>},
     {"olmo2", make<Olmo>},        {"olmo3", make<Olmo>},        {"cohere2", make<Cohere2>},
     {"qwen3_moe", make<QwenMoe>}, {"qwen2_moe", make<QwenMoe>}, {"gpt_oss", make<GptOss>},
-    {"ministral", make<Llama>},   {"ministral3", make<Llama>},  {"mistral3", make<Llama>}};
+    {"ministral", make<Llama>},   {"ministral3", make<Llama>},  {"mistral3", make<Llama>},
+    {"gemma3n", make<Gemma3n>}};
 
 const Entry* find(const std::string& family) {
   for (const auto& entry : kFamilies)

@@ -91,6 +91,9 @@ const kernels::PackedTensor& matrix_of(const Pair& pair, const DecoderWeights& w
     case Part::down: return layer.down.tensor;
     case Part::layer_gate: return layer.layer_gate.tensor;
     case Part::layer_proj: return layer.layer_proj.tensor;
+    case Part::laurel_left: return layer.laurel.left.tensor;
+    case Part::laurel_right: return layer.laurel.right.tensor;
+    case Part::altup_router: return layer.altup.router.tensor;
     case Part::layer_model_proj: return weights.layer_model_proj.tensor;
     case Part::lm_head: return weights.head();
     default: break;

@@ -41,6 +41,9 @@ std::optional<Shape> shape_of(Part part, int layer, const ModelConfig& config) {
       return Shape{hidden, ffn};
     case Part::layer_gate: return Shape{embedded, hidden};
     case Part::layer_proj: return Shape{hidden, embedded};
+    case Part::laurel_left: return Shape{config.laurel_rank, hidden};
+    case Part::laurel_right: return Shape{hidden, config.laurel_rank};
+    case Part::altup_router: return Shape{config.altup_streams, hidden};
     case Part::layer_model_proj:
       return Shape{static_cast<int64_t>(config.layers.size()) * embedded, hidden};
     case Part::lm_head: return Shape{config.vocab_size, hidden};
@@ -65,6 +68,9 @@ std::map<std::string, Site> sites_of(const ModelConfig& config) {
     modules.insert(modules.end(), {{Part::q}, {Part::k}, {Part::v}, {Part::gate}, {Part::up}});
   if (config.layer_embedding > 0)
     modules.insert(modules.end(), {{Part::layer_gate}, {Part::layer_proj}});
+  if (config.laurel_rank > 0)
+    modules.insert(modules.end(), {{Part::laurel_left}, {Part::laurel_right}});
+  if (config.altup_streams > 0) modules.push_back({Part::altup_router});
 
   std::map<std::string, Site> sites;
   for (const char* prefix : {"model.", "language_model.model.", "model.language_model.", ""}) {
@@ -227,6 +233,8 @@ class Matcher {
   std::string why_unknown(const std::string& module) const {
     if (module.ends_with("embed_tokens") || module.ends_with("embed_tokens_per_layer"))
       return "adapters cannot change embeddings here";
+    if (module.find("altup") != module.npos)
+      return "adapters cannot change the maps between AltUp's streams here";
     if (module.find("expert") != module.npos || module.find("switch_mlp") != module.npos)
       return "adapters cannot change experts here";
     return fmt::format("a {} model of {} layers has no such matrix here", config_.family,

@@ -102,6 +102,18 @@ class Loader {
     return result;
   }
 
+  // A small required matrix [rows, cols] as floats, clipped to +-limit where that is above 0.
+  Status small_matrix(Part part, int layer, int64_t rows, int64_t cols, float limit,
+                      OwnedVector& out) {
+    const auto* source = RK_TRY(required(part, layer, ".weight", {rows, cols}));
+    RK_TRY(quant::spec_of(*source));
+    auto stored = quant::to_floats(*source);
+    for (float& value : stored)
+      if (limit > 0.0f) value = std::clamp(value, -limit, limit);
+    show_progress();
+    return keep(stored, out);
+  }
+
   Status vector(Part part, int layer, int64_t size, OwnedVector& out) {
     return keep(RK_TRY(values(part, layer, ".weight", size)), out);
   }
@@ -129,7 +141,7 @@ class Loader {
   Status refuse_unread() const {
     const Leftovers leftovers(checkpoint_);
     for (const auto& [name, tensor] : checkpoint_.table.tensors)
-      if (!read_.contains(&tensor) && !leftovers.contains(name))
+      if (!read_.contains(&tensor) && !fused_.wholes.contains(name) && !leftovers.contains(name))
         return input_error("{}: tensor {} is not part of the {} that this build knows",
                            checkpoint_.path, name, config_.family);
     return {};
@@ -296,6 +308,26 @@ Status load_experts(Loader& loader, const ModelConfig& config, int index, LayerW
   return loader.vector(Part::post_ffn_norm_2, index, hidden, layer.post_ffn_norm_2);
 }
 
+Status load_altup(Loader& loader, const ModelConfig& config, int index, AltUpWeights& altup) {
+  const int64_t hidden = config.hidden, n = config.altup_streams;
+  auto norm = RK_TRY(loader.values(Part::altup_router_norm, index, ".weight", hidden));
+  for (float& value : norm) value /= static_cast<float>(hidden);
+  RK_TRY(loader.keep(norm, altup.router_norm));
+  RK_TRY(loader.matrix(Part::altup_router, index, n, hidden, altup.router));
+  RK_TRY(
+      loader.small_matrix(Part::altup_predict, index, n * n, n, config.altup_clip, altup.predict));
+  RK_TRY(loader.small_matrix(Part::altup_correct, index, n, n, config.altup_clip, altup.correct));
+  if (!config.altup_scale_output) return {};
+  return loader.keep(RK_TRY(loader.values(Part::altup_scale, index, "", hidden)), altup.scale);
+}
+
+Status load_laurel(Loader& loader, const ModelConfig& config, int index, LaurelWeights& laurel) {
+  const int64_t hidden = config.hidden, rank = config.laurel_rank;
+  RK_TRY(loader.matrix(Part::laurel_left, index, rank, hidden, laurel.left));
+  RK_TRY(loader.matrix(Part::laurel_right, index, hidden, rank, laurel.right));
+  return loader.vector(Part::laurel_norm, index, hidden, laurel.norm);
+}
+
 Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int index,
                   LayerWeights& layer, std::vector<float>& balance) {
   const ModelConfig& config = checkpoint.config;
@@ -348,6 +380,8 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   if (norms.post_ffn)
     RK_TRY(loader.vector(Part::post_ffn_norm, index, hidden, layer.post_ffn_norm));
   if (config.layer_embedding > 0) RK_TRY(load_layer_embedding(loader, config, index, layer));
+  if (config.altup_streams > 0) RK_TRY(load_altup(loader, config, index, layer.altup));
+  if (config.laurel_rank > 0) RK_TRY(load_laurel(loader, config, index, layer.laurel));
   if (config.family == "gemma4") RK_TRY(loader.out_scale(index, hidden, layer.out_scale));
   return {};
 }
@@ -356,7 +390,8 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
 // sqrt(2), as the table's rows are when they are read.
 Status load_layer_embeddings(Loader& loader, const ModelConfig& config, DecoderWeights& weights) {
   const int64_t width = static_cast<int64_t>(config.layers.size()) * config.layer_embedding;
-  RK_TRY(loader.table(Part::layer_embedding, config.vocab_size, width, weights.layer_embedding));
+  RK_TRY(
+      loader.table(Part::layer_embedding, layer_vocab_of(config), width, weights.layer_embedding));
   RK_TRY(loader.matrix(Part::layer_model_proj, 0, width, config.hidden, weights.layer_model_proj));
   auto norm = RK_TRY(loader.values(Part::layer_model_norm, 0, ".weight", config.layer_embedding));
   for (float& value : norm) value /= std::numbers::sqrt2_v<float>;
@@ -382,12 +417,19 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
   if (!config.tied_embeddings)
     RK_TRY(loader.matrix(Part::lm_head, 0, config.vocab_size, config.hidden, weights.lm_head));
   if (config.layer_embedding > 0) RK_TRY(load_layer_embeddings(loader, config, weights));
+  for (int i = 0; i + 1 < config.altup_streams; ++i) {
+    RK_TRY(loader.matrix(Part::altup_proj, i, config.hidden, config.hidden,
+                         weights.altup_proj.emplace_back()));
+    RK_TRY(loader.matrix(Part::altup_unembed, i, config.hidden, config.hidden,
+                         weights.altup_unembed.emplace_back()));
+  }
   weights.layers.resize(config.layers.size());
   weights.balance.resize(config.layers.size());
   for (size_t i = 0; i < config.layers.size(); ++i)
     RK_TRY(
         load_layer(loader, checkpoint, static_cast<int>(i), weights.layers[i], weights.balance[i]));
-  RK_TRY(config.family == "gemma4" ? loader.refuse_unread() : loader.refuse_leftovers());
+  const bool strict = config.family == "gemma4" || config.family == "gemma3n";
+  RK_TRY(strict ? loader.refuse_unread() : loader.refuse_leftovers());
   weights.packed_bytes = loader.packed_bytes;
   weights.expert_bytes = loader.expert_bytes;
   if (config.experts > 0)
@@ -425,13 +467,23 @@ Result<PackedBytes> packed_bytes(const checkpoint::Checkpoint& checkpoint,
   }
   total.all += total.experts;
   std::set<std::string> factors;  // one number in the file, one for each channel in memory
-  for (size_t i = 0; i < checkpoint.config.layers.size(); ++i)
+  std::set<std::string> maps;     // matrices that are kept as floats
+  for (size_t i = 0; i < checkpoint.config.layers.size(); ++i) {
     factors.insert(name_of(Part::out_scale, i) + out_scale_suffix(checkpoint));
+    for (const Part part : {Part::altup_predict, Part::altup_correct})
+      maps.insert(name_of(part, i) + ".weight");
+  }
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
     if (name == mapped || expert_names.contains(name) || leftovers.contains(name)) continue;
-    if (tensor.shape.size() == 2 || single_rows.contains(name)) {
+    if (maps.contains(name)) {
+      total.all += static_cast<size_t>(tensor.rows() * tensor.cols()) * sizeof(float);
+    } else if (tensor.shape.size() == 2 || single_rows.contains(name)) {
       const auto spec = RK_TRY(packed_spec(tensor, options));
       total.all += ops.weight_bytes(spec, tensor.rows(), tensor.cols());
+    } else if (tensor.shape.size() == 3) {  // a stack that is cut into its matrices
+      const auto spec = RK_TRY(packed_spec(tensor, options));
+      total.all += ops.weight_bytes(spec, tensor.shape[1], tensor.cols()) *
+                   static_cast<size_t>(tensor.rows());
     } else {
       const int64_t size = factors.contains(name) ? checkpoint.config.hidden : tensor.cols();
       total.all += static_cast<size_t>(size) * sizeof(float);

@@ -24,6 +24,20 @@ struct ExpertWeights {
   explicit operator bool() const { return gate.stack.count > 0; }
 };
 
+// AltUp, with n streams. The maps are clipped as the configuration asks.
+struct AltUpWeights {
+  OwnedVector router_norm;       // [hidden], divided by hidden
+  OwnedTensor router;            // [n, hidden]
+  OwnedVector predict, correct;  // [n * n, n], [n, n]
+  OwnedVector scale;             // [hidden]; empty where the output has none
+};
+
+// LAuReL: a low-rank branch.
+struct LaurelWeights {
+  OwnedTensor left, right;  // [rank, hidden], [hidden, rank]
+  OwnedVector norm;         // [hidden]
+};
+
 // Matrices are [outputs, inputs]. Optional parts are empty where the family has none.
 struct LayerWeights {
   OwnedVector attn_norm;   // [hidden]
@@ -43,17 +57,20 @@ struct LayerWeights {
   OwnedVector sinks;      // [heads]
   ExpertWeights experts;  // in place of gate, up, down; Gemma 4: beside them
   OwnedVector post_ffn_norm_1, pre_ffn_norm_2, post_ffn_norm_2;  // [hidden] Gemma 4
+  AltUpWeights altup;
+  LaurelWeights laurel;
 };
 
 struct DecoderWeights {
   OwnedTensor embedding;   // [vocab, hidden]
   OwnedTensor lm_head;     // [vocab, hidden]; empty when tied to the embedding
   OwnedVector final_norm;  // [hidden]
-  // Per-layer embeddings, for all layers L: [vocab, L * layer_embedding], read row by row from the
-  // file; [L * layer_embedding, hidden]; [layer_embedding], divided by sqrt(2)
+  // Per-layer embeddings, for all layers L: [layer_vocab, L * layer_embedding], read row by row
+  // from the file; [L * layer_embedding, hidden]; [layer_embedding], divided by sqrt(2)
   MappedTable layer_embedding;
   OwnedTensor layer_model_proj;
   OwnedVector layer_model_norm;
+  std::vector<OwnedTensor> altup_proj, altup_unembed;  // [streams - 1] of [hidden, hidden]
   std::vector<LayerWeights> layers;
   KeyBalance balance;       // [layers] without data, from q and k norms; empty where there are none
   size_t packed_bytes = 0;  // of all matrices and vectors

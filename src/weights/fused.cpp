@@ -39,9 +39,30 @@ class Splitter {
     return {};
   }
 
+  // Cuts the stack [count, rows, rows] that a GGUF file has of AltUp's matrices.
+  Status cut_stack(Part part, int64_t count, int64_t rows) {
+    const std::string name = stack_name(part);
+    const quant::SourceTensor* source = checkpoint_.table.find(name);
+    if (source == nullptr) return {};
+    const std::vector<int64_t> expected = {count, rows, rows};
+    if (source->shape != expected)
+      return input_error("{}: tensor {} has shape [{}], expected [{}] from the configuration",
+                         checkpoint_.path, name, fmt::join(source->shape, ", "),
+                         fmt::join(expected, ", "));
+    for (int64_t i = 0; i < count; ++i)
+      parts_.tensors[name_of(part, static_cast<int>(i)) + ".weight"] = quant::matrix_of(*source, i);
+    parts_.wholes.insert(name);
+    return {};
+  }
+
   FusedParts take() { return std::move(parts_); }
 
  private:
+  // "altup_proj.weight" of "altup_proj.0"
+  std::string stack_name(Part part) const {
+    const std::string first = name_of(part, 0);
+    return first.substr(0, first.rfind('.')) + ".weight";
+  }
   std::string name_of(Part part, int layer) const {
     return part_name(part, layer, checkpoint_.config, checkpoint_.format, prefix_);
   }
@@ -57,6 +78,9 @@ Result<FusedParts> split_fused(const checkpoint::Checkpoint& checkpoint,
                                const std::string& prefix) {
   const ModelConfig& config = checkpoint.config;
   Splitter splitter(checkpoint, prefix);
+  if (config.altup_streams > 1 && checkpoint.format == checkpoint::Format::gguf)
+    for (const Part part : {Part::altup_proj, Part::altup_unembed})
+      RK_TRY(splitter.cut_stack(part, config.altup_streams - 1, config.hidden));
   if (config.family != "phi3") return splitter.take();
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const LayerSpec& spec = config.layers[i];

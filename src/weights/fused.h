@@ -1,5 +1,5 @@
-// Matrices that some checkpoints store as one (Phi-3: q, k and v; gate and up), cut into the parts
-// that the forward pass names.
+// Matrices that some checkpoints store as one (Phi-3: q, k and v; gate and up. GGUF: those of
+// AltUp's streams), cut into the parts that the forward pass names.
 #pragma once
 
 #include <map>

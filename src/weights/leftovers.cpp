@@ -28,6 +28,8 @@ Leftovers::Leftovers(const checkpoint::Checkpoint& checkpoint) {
   names_.insert("rope_freqs.weight");
   if (config.tied_embeddings) names_.insert(name(Part::lm_head, 0) + ".weight");
   for (size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.altup_streams > 0 && !config.altup_scale_output)
+      names_.insert(name(Part::altup_scale, i));
     if (config.layers[i].donor < 0) continue;
     for (const Part part : {Part::k, Part::v, Part::k_norm}) {
       names_.insert(name(part, i) + ".weight");

@@ -48,6 +48,16 @@ const char* gguf_name(Part part) {
     case Part::post_ffn_norm_1: return "post_ffw_norm_1";
     case Part::pre_ffn_norm_2: return "pre_ffw_norm_2";
     case Part::post_ffn_norm_2: return "post_ffw_norm_2";
+    case Part::altup_proj: return "altup_proj";
+    case Part::altup_unembed: return "altup_unembd_proj";
+    case Part::altup_router: return "altup_router";
+    case Part::altup_router_norm: return "altup_router_norm";
+    case Part::altup_predict: return "altup_predict_coef";
+    case Part::altup_correct: return "altup_correct_coef";
+    case Part::altup_scale: return "altup_correct_scale.weight";
+    case Part::laurel_left: return "laurel_l";
+    case Part::laurel_right: return "laurel_r";
+    case Part::laurel_norm: return "laurel_post_norm";
   }
   return "";
 }
@@ -107,11 +117,22 @@ const char* hf_name(Part part, const std::string& family) {
     case Part::post_ffn_norm_1: return "post_feedforward_layernorm_1";
     case Part::pre_ffn_norm_2: return "pre_feedforward_layernorm_2";
     case Part::post_ffn_norm_2: return "post_feedforward_layernorm_2";
+    case Part::altup_proj: return "altup_projections";
+    case Part::altup_unembed: return "altup_unembed_projections";
+    case Part::altup_router: return "altup.modality_router";
+    case Part::altup_router_norm: return "altup.router_norm";
+    case Part::altup_predict: return "altup.prediction_coefs";
+    case Part::altup_correct: return "altup.correction_coefs";
+    case Part::altup_scale: return "altup.correct_output_scale";
+    case Part::laurel_left: return "laurel.linear_left";
+    case Part::laurel_right: return "laurel.linear_right";
+    case Part::laurel_norm: return "laurel.post_laurel_norm";
   }
   return "";
 }
 
 bool model_wide(Part part) { return part <= Part::layer_model_norm; }
+bool of_a_stream(Part part) { return part == Part::altup_proj || part == Part::altup_unembed; }
 
 }  // namespace
 
@@ -136,6 +157,11 @@ std::string part_name(Part part, int layer, const ModelConfig& config, checkpoin
   // In GPT-OSS alone the norm before the feed-forward has this name.
   if (format == checkpoint::Format::gguf && config.family == "gpt_oss" && part == Part::ffn_norm)
     part = Part::post_attn_norm;
+  if (of_a_stream(part)) {
+    const bool gguf = format == checkpoint::Format::gguf;
+    return fmt::format("{}{}.{}", prefix, gguf ? gguf_name(part) : hf_name(part, config.family),
+                       layer);
+  }
   if (format == checkpoint::Format::gguf)
     return model_wide(part) ? gguf_name(part) : fmt::format("blk.{}.{}", layer, gguf_name(part));
   const char* name = hf_name(part, config.family);

@@ -11,6 +11,8 @@ enum class Part {
   embedding,
   lm_head,
   final_norm,
+  altup_proj,        // AltUp: from the first stream to another,
+  altup_unembed,     // and back (`layer` counts those others)
   layer_embedding,   // per-layer embeddings: the table,
   layer_model_proj,  // what the token's embedding adds to them,
   layer_model_norm,  // and the norm of that; so far model-wide
@@ -48,6 +50,14 @@ enum class Part {
   post_ffn_norm_1,  // Gemma 4: of the dense branch,
   pre_ffn_norm_2,   // before the experts,
   post_ffn_norm_2,  // and of their branch
+  altup_router,     // AltUp: a row's modalities,
+  altup_router_norm,
+  altup_predict,  // the maps from these to what streams exchange,
+  altup_correct,
+  altup_scale,   // and factors of the corrected output
+  laurel_left,   // LAuReL: to the rank,
+  laurel_right,  // and back,
+  laurel_norm,
 };
 
 // Which norms of [hidden] a family has around its two branches.
@@ -60,9 +70,9 @@ BranchNorms branch_norms(const ModelConfig& config);
 // Whether q and k rows are stored for interleaved rotary pairs (2i, 2i + 1).
 bool interleaved_rows(const ModelConfig& config, checkpoint::Format format);
 
-// The name of a part without ".weight" / ".bias" (sinks, router_norm and expert_scale: the whole
-// name); `layer` is ignored for model-wide parts. `prefix` is what Hugging Face names begin with
-// (find_prefix). Parts of experts are named as MLX does.
+// The name of a part without ".weight" / ".bias" (sinks, router_norm, expert_scale and altup_scale:
+// the whole name); `layer` is ignored for model-wide parts, but for AltUp's. `prefix` is what
+// Hugging Face names begin with (find_prefix). Parts of experts are named as MLX does.
 std::string part_name(Part part, int layer, const ModelConfig& config, checkpoint::Format format,
                       const std::string& prefix);
 

@@ -37,10 +37,35 @@ class _Windowed:
         return self.layer(h, self.mask, cache)
 
 
+def _within_another(folder, config):
+    """mlx-lm knows Gemma 3n as the text part of a multimodal model alone, and asks for projections that
+    sharing layers do not compute."""
+    import mlx.core as mx
+
+    tensors = mx.load(str(next(pathlib.Path(folder).glob("*.safetensors"))))
+    copy = pathlib.Path(folder) / "for-mlx"
+    copy.mkdir(exist_ok=True)
+    hidden, dim = config["hidden_size"], config["head_dim"]
+    rows, layers = config["num_key_value_heads"] * dim, config["num_hidden_layers"]
+    for i in range(layers - config["num_kv_shared_layers"], layers):
+        unused = {"k_proj": (rows, hidden), "v_proj": (rows, hidden), "k_norm": (dim,)}
+        for name, shape in unused.items():
+            tensors.setdefault(f"model.layers.{i}.self_attn.{name}.weight", mx.zeros(shape))
+    quantized = {key: config[key] for key in ("quantization", "quantization_config") if key in config}
+    (copy / "config.json").write_text(json.dumps(
+        {"model_type": "gemma3n", "text_config": config, **quantized}))
+    mx.save_safetensors(str(copy / "model.safetensors"), {
+        name.replace("model.", "model.language_model.", 1): tensor for name, tensor in tensors.items()},
+        {"format": "mlx"})
+    return copy
+
+
 def _readable(folder, config):
     """mlx-lm reads GPT-OSS's experts as MXFP4 or under its own names, not Hugging Face's dense stacks."""
     from safetensors.numpy import load_file
 
+    if config["model_type"] == "gemma3n_text":
+        return _within_another(folder, config)
     files = list(pathlib.Path(folder).glob("*.safetensors"))
     tensors = load_file(files[0]) if len(files) == 1 and config["model_type"] == "gpt_oss" else {}
     if not any(name.endswith("gate_up_proj") for name in tensors):
@@ -64,7 +89,9 @@ def mlx_logits(folder, tokens: tuple) -> np.ndarray:
     for i, window in enumerate(missing_windows(config)):
         layers = model.model.layers
         layers[i] = _Windowed(layers[i], create_causal_mask(len(tokens), window_size=window))
-    return np.array(model(mx.array([tokens]))[0].astype(mx.float32))
+    # Layers of Gemma 3n share caches only where there are some.
+    caches = model.make_cache() if config["model_type"] == "gemma3n" else None
+    return np.array(model(mx.array([tokens]), cache=caches)[0].astype(mx.float32))
 
 
 def transformers_golden(name):

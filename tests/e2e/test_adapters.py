@@ -47,7 +47,8 @@ def merged(name, weights=None):
     return tensors
 
 
-@pytest.mark.parametrize("name", sorted(set(ADAPTERS) - {"qwen3_moe", "gemma4_moe", "gpt_oss"}))
+@pytest.mark.parametrize("name", sorted(
+    set(ADAPTERS) - {"gemma3n", "qwen3_moe", "gemma4_moe", "gpt_oss"}))
 def test_against_peft(name, tiny, adapters, tmp_path):
     """Ranks and alphas by module, rsLoRA, some layers, fused and interleaved matrices, the head."""
     golden, spec = np.load(GOLDEN / f"{name}.npz"), ADAPTERS[name]
@@ -96,7 +97,7 @@ def test_against_mlx_adapters(name, tiny, adapters, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])
-@pytest.mark.parametrize("name", ["llama3_b", "qwen3", "gemma4", "gemma4_e"])
+@pytest.mark.parametrize("name", ["llama3_b", "qwen3", "gemma3n", "gemma4", "gemma4_e"])
 def test_beside_gguf(name, kind, tiny, adapters, tmp_path):
     """Factors have Hugging Face's rows, also where the file's q and k have others; weights that are
     quantized stay so."""

@@ -33,7 +33,8 @@ def test_safetensors_against_mlx(name, tiny, tmp_path):
     assert worst_error(found, mlx_logits(tiny.hf(name), tokens)) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["gemma3", "gemma4", "gemma4_e", "qwen3", "llama3", "llama_bias"])
+@pytest.mark.parametrize("name", ["gemma3", "gemma3n", "gemma4", "gemma4_e", "qwen3", "llama3",
+                                  "llama_bias"])
 def test_default_arithmetic_stays_close(name, tiny, tmp_path):
     """Without --exact only the activations' precision changes, not the model."""
     tokens = tokens_of(name)
@@ -42,7 +43,7 @@ def test_default_arithmetic_stays_close(name, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
-@pytest.mark.parametrize("name", ["gemma3_pattern6", "gemma4", "gemma4_e", "qwen3", "llama3",
+@pytest.mark.parametrize("name", ["gemma3_pattern6", "gemma3n", "gemma4", "gemma4_e", "qwen3", "llama3",
                                   "llama_yarn"])
 def test_gguf_against_mlx(name, kind, tiny, tmp_path):
     """Converter names, metadata, the permutation of llama's q and k, block formats."""
@@ -54,7 +55,8 @@ def test_gguf_against_mlx(name, kind, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name,bits,group", [
-    ("gemma3", 4, 64), ("gemma3", 8, 64), ("gemma4", 4, 64), ("gemma4_e", 8, 32), ("qwen3", 4, 64), ("qwen3", 8, 32), ("qwen3_tied", 5, 64),
+    ("gemma3", 4, 64), ("gemma3", 8, 64), ("gemma3n", 8, 32), ("gemma3n_odd", 4, 32),
+    ("gemma4", 4, 64), ("gemma4_e", 8, 32), ("qwen3", 4, 64), ("qwen3", 8, 32), ("qwen3_tied", 5, 64),
     ("llama3", 4, 128), ("llama3", 3, 64), ("llama_yarn", 6, 64), ("llama_bias", 2, 64)])
 def test_mlx_quantized(name, bits, group, tiny, tmp_path):
     """MLX affine checkpoints of every bit width; groups of 32, 64 and 128; quantized embeddings."""

@@ -62,6 +62,10 @@ struct Ops {
   KernelTable<GluParams> glu;
   KernelTable<AddParams> add;
   KernelTable<SoftcapParams> softcap;
+  KernelTable<GaussianTopKParams> gaussian_topk;
+  KernelTable<MatchRmsParams> match_rms;
+  KernelTable<AltUpPredictParams> altup_predict;
+  KernelTable<AltUpCorrectParams> altup_correct;
   KernelTable<KvAppendParams> kv_append;
   KernelTable<KvReadParams> kv_read;
   KernelTable<AttentionParams> attention;

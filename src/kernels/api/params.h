@@ -189,13 +189,14 @@ struct GluParams {
   float limit = 0.0f;
 };
 
-// y += x, or with a gate y[r] += sigmoid(gate[r]) * x[r] for rows of `cols`.
+// y = scale * (y + x), or with a gate y[r] += sigmoid(gate[r]) * x[r] for rows of `cols`.
 struct AddParams {
   const float* x = nullptr;  // [n]
   float* y = nullptr;
   int64_t n = 0;
   const float* gate = nullptr;  // [n / cols] or null
   int64_t cols = 1;
+  float scale = 1.0f;
 };
 
 // x = cap * tanh(x / cap)
@@ -203,6 +204,51 @@ struct SoftcapParams {
   float* x = nullptr;  // [n]
   int64_t n = 0;
   float cap = 0.0f;
+};
+
+// x = max(0, x - mean - deviations * sigma), with mean and standard deviation of each row (Gemma
+// 3n: what a Gaussian has above a quantile).
+struct GaussianTopKParams {
+  float* x = nullptr;  // [rows, cols]
+  int64_t rows = 0;
+  int64_t cols = 0;
+  float deviations = 0.0f;
+};
+
+// x[r] *= sqrt(mean(like[r]^2) / max(mean(x[r]^2), floor))
+struct MatchRmsParams {
+  const float* like = nullptr;  // [rows, cols]
+  int64_t rows = 0;
+  int64_t cols = 0;
+  float floor = 0.0f;  // above 0
+  float* x = nullptr;  // [rows, cols]
+};
+
+// AltUp (Baykal et al. 2023, arXiv 2301.13310): the residual is several streams x_i [rows, cols],
+// one after another. What they exchange in a row hangs on its modalities m, by linear maps. Sums by
+// fused multiply-add in ascending order.
+inline constexpr int kMostStreams = 8;
+
+// x_i += sum over j of c_ij x_j, where c_ij = sum over k of coefs[i * streams + j, k] * m_k.
+struct AltUpPredictParams {
+  float* x = nullptr;  // [streams, rows, cols], in place
+  int streams = 0;     // at most kMostStreams
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const float* modalities = nullptr;  // [rows, streams]
+  const float* coefs = nullptr;       // [streams * streams, streams]
+};
+
+// x_i += (1 + c_i) * (activated - x_active), where c_i = sum over k of coefs[i, k] * m_k.
+struct AltUpCorrectParams {
+  float* x = nullptr;  // [streams, rows, cols], in place
+  int streams = 0;     // at most kMostStreams
+  int active = 0;      // the stream that `activated` came from
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const float* modalities = nullptr;  // [rows, streams]
+  const float* coefs = nullptr;       // [streams, streams]
+  const float* activated = nullptr;   // [rows, cols]
 };
 
 // A second encoding of the rows, for the newest pages (reads_hot()). Each half is rotated exactly

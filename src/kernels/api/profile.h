@@ -46,6 +46,10 @@ class OpProfile {
   static std::string describe(const GluParams&, OpCost&) { return "glu"; }
   static std::string describe(const AddParams&, OpCost&) { return "add"; }
   static std::string describe(const SoftcapParams&, OpCost&) { return "softcap"; }
+  static std::string describe(const GaussianTopKParams&, OpCost&) { return "gaussian_topk"; }
+  static std::string describe(const MatchRmsParams&, OpCost&) { return "match_rms"; }
+  static std::string describe(const AltUpPredictParams&, OpCost&) { return "altup_predict"; }
+  static std::string describe(const AltUpCorrectParams&, OpCost&) { return "altup_correct"; }
   static std::string describe(const KvAppendParams&, OpCost&) { return "kv_append"; }
   static std::string describe(const KvReadParams&, OpCost&) { return "kv_read"; }
 

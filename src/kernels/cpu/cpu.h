@@ -6,6 +6,7 @@
 namespace ringkeep::kernels::cpu {
 
 void add_dense_kernels(Ops& ops);
+void add_altup_kernels(Ops& ops);
 void add_linear_kernels(Ops& ops);
 void add_grouped_linear_kernels(Ops& ops);
 void add_kv_kernels(Ops& ops);

@@ -71,7 +71,7 @@ void glu(const GluParams& p, Exec& exec) {
 }
 
 void add(const AddParams& p, Exec&) {
-  for (int64_t i = 0; i < p.n && p.gate == nullptr; ++i) p.y[i] += p.x[i];
+  for (int64_t i = 0; i < p.n && p.gate == nullptr; ++i) p.y[i] = p.scale * (p.y[i] + p.x[i]);
   for (int64_t r = 0; r < p.n / p.cols && p.gate != nullptr; ++r) {
     const float share = 1.0f / (1.0f + std::exp(-p.gate[r]));
     for (int64_t i = r * p.cols; i < (r + 1) * p.cols; ++i) p.y[i] += share * p.x[i];

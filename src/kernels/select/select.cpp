@@ -8,6 +8,7 @@ namespace {
 
 void add_reference(Ops& ops) {
   ref::add_dense_kernels(ops);
+  ref::add_altup_kernels(ops);
   ref::add_linear_kernels(ops);
   ref::add_expert_kernels(ops);
   ref::add_kv_kernels(ops);
@@ -34,6 +35,7 @@ Ops cpu_backend() {
   Ops ops;
   set_host_layouts(ops);
   cpu::add_dense_kernels(ops);
+  cpu::add_altup_kernels(ops);
   cpu::add_linear_kernels(ops);
   cpu::add_grouped_linear_kernels(ops);
   cpu::add_kv_kernels(ops);
@@ -56,6 +58,10 @@ std::string explain(const Ops& ops) {
   list(text, "glu", ops.glu);
   list(text, "add", ops.add);
   list(text, "softcap", ops.softcap);
+  list(text, "top_k", ops.gaussian_topk);
+  list(text, "match_rms", ops.match_rms);
+  list(text, "predict", ops.altup_predict);
+  list(text, "correct", ops.altup_correct);
   list(text, "kv_append", ops.kv_append);
   list(text, "kv_read", ops.kv_read);
   list(text, "attention", ops.attention);

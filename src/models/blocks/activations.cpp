@@ -66,6 +66,14 @@ size_t carve(Activations& a, std::byte* memory, const ModelConfig& config, int64
   const int64_t embedded = static_cast<int64_t>(config.layers.size()) * config.layer_embedding;
   carver.take(a.layer_in, rows * embedded);
   carver.take(a.layer_gate, rows * embedded);
+  if (config.altup_streams > 0) {
+    carver.take(a.streams, config.altup_streams * rows * config.hidden);
+    carver.take(a.modalities, rows * config.altup_streams);
+  }
+  if (config.laurel_rank > 0) {
+    carver.take(a.laurel, rows * config.hidden);
+    carver.take(a.laurel_mid, rows * config.laurel_rank);
+  }
   carver.take(a.picked, kMaxLogitRows * config.hidden);
   carver.take(a.logits, kMaxLogitRows * config.vocab_size);
   carver.take(a.tokens, rows);

@@ -30,6 +30,10 @@ struct Activations {
   float* up = nullptr;           // [rows, ffn]
   float* layer_in = nullptr;     // [rows, layers * layer_embedding]  per-layer embeddings
   float* layer_gate = nullptr;   // the same size
+  float* streams = nullptr;      // [altup_streams, rows, hidden]  AltUp: streams of a step
+  float* modalities = nullptr;   // [rows, altup_streams]
+  float* laurel = nullptr;       // [rows, hidden]  LAuReL's output
+  float* laurel_mid = nullptr;   // [rows, laurel_rank]
   float* picked = nullptr;       // [kMaxLogitRows, hidden]
   float* logits = nullptr;       // [kMaxLogitRows, vocab]
   int32_t* tokens = nullptr;     // [rows]

@@ -148,17 +148,23 @@ void Decoder::attention(int index, const weights::LayerWeights& w, const float* 
   linear(a_.attn, attn_width, out, step);
 }
 
-void Decoder::feed_forward(const weights::LayerWeights& w, const float* in, Step& step) {
-  gated_product(w.gate, w.up, w.down, in, a_.branch, step);
+void Decoder::feed_forward(const weights::LayerWeights& w, const float* in, Step& step,
+                           std::optional<float> deviations) {
+  gated_product(w.gate, w.up, w.down, in, a_.branch, step, deviations);
 }
 
 void Decoder::gated_product(const weights::OwnedTensor& gate, const weights::OwnedTensor& up,
                             const weights::OwnedTensor& down, const float* in, float* out,
-                            Step& step) {
+                            Step& step, std::optional<float> deviations) {
   const int64_t ffn = gate.tensor.rows;
   const LinearOutput outputs[] = {{&gate.tensor, nullptr, a_.gate, ffn},
                                   {&up.tensor, nullptr, a_.up, ffn}};
   linear(in, config_.hidden, outputs, step);
+  if (deviations)
+    kernels::run(ops_.gaussian_topk,
+                 kernels::GaussianTopKParams{
+                     .x = a_.gate, .rows = step.rows, .cols = ffn, .deviations = *deviations},
+                 step.exec);
   gated(a_.gate, a_.up, step.rows, ffn, step);
   const LinearOutput last[] = {{&down.tensor, nullptr, out, config_.hidden}};
   linear(a_.gate, ffn, last, step);
@@ -218,6 +224,7 @@ Status Decoder::forward(const Batch& batch, const kv::Store& store, kernels::Exe
     if (heartbeat_) heartbeat_();
     layer(static_cast<int>(i), weights_.layers[i], step);
   }
+  after_layers(step);
 
   int32_t non_finite = 0;
   device.copy_out(&non_finite, reinterpret_cast<std::byte*>(a_.non_finite), sizeof(non_finite));

@@ -2,6 +2,8 @@
 // weights, activations, rotary tables; a family derives from it and spells out one layer.
 #pragma once
 
+#include <optional>
+
 #include "models/blocks/activations.h"
 #include "models/blocks/qk_norms.h"
 #include "models/model.h"
@@ -46,6 +48,8 @@ class Decoder : public Model {
   virtual void before_layers(Step&) {}
   // One transformer layer: a_.x [rows, hidden] in and out.
   virtual void layer(int index, const weights::LayerWeights& w, Step& step) = 0;
+  // What a family needs before a_.x is what logits are made of.
+  virtual void after_layers(Step&) {}
 
   // y = norm(x) * weight (+ residual), of the kind that the model has; all [rows, hidden].
   void norm(const float* x, const weights::OwnedVector& weight, const float* residual, float* y,
@@ -64,15 +68,32 @@ class Decoder : public Model {
     attention(index, w, a_.h, step);
   }
   void attention(int index, const weights::LayerWeights& w, const float* in, Step& step);
-  // a_.h, or in [rows, hidden], -> down(act(gate) * up) -> a_.branch
+  // a_.h, or in [rows, hidden], -> down(act(gate) * up) -> a_.branch. With `deviations` the gate
+  // counts from so many standard deviations above its mean.
   void feed_forward(const weights::LayerWeights& w, Step& step) { feed_forward(w, a_.h, step); }
-  void feed_forward(const weights::LayerWeights& w, const float* in, Step& step);
+  void feed_forward(const weights::LayerWeights& w, const float* in, Step& step,
+                    std::optional<float> deviations = {});
   // in [rows, hidden] -> the sum of each row's experts, which a router chooses from router_in
   // [rows, hidden] -> a_.branch. (blocks/experts.cpp)
   void experts(const weights::ExpertWeights& w, const float* router_in, const float* in,
                Step& step);
   // a_.branch += sigmoid(gate(in)) * an expert of every row
   void add_shared_expert(const weights::ExpertWeights& w, const float* in, Step& step);
+  // Per-layer embeddings (blocks/layer_embeddings.cpp): those of the step's tokens, for all layers,
+  // from a_.x -> a_.layer_in
+  void embed_layers(Step& step);
+  // out(act(gate in) * layer_in) -> a_.branch; in [rows, hidden]
+  void layer_embedding(int index, const weights::LayerWeights& w, const float* in, Step& step);
+  // AltUp (blocks/altup.cpp): a_.x -> a_.streams before the layers, and back after them.
+  void open_streams(Step& step);
+  void close_streams(Step& step);
+  float* stream(int i, Step& step) { return a_.streams + i * step.rows * config_.hidden; }
+  // Streams after the layer as far as they can be told before it; the active one is its input.
+  void predict_streams(const weights::AltUpWeights& w, Step& step);
+  // ... set right by a_.x, which the layer made of the active one.
+  void correct_streams(const weights::AltUpWeights& w, Step& step);
+  // a_.laurel = in + norm(right(left in)); in [rows, hidden] (LAuReL, Menghani et al. 2024)
+  void laurel(const weights::LaurelWeights& w, const float* in, Step& step);
   kernels::GluKind glu_kind() const {
     return config_.activation == Activation::silu        ? kernels::GluKind::silu
            : config_.activation == Activation::gelu_tanh ? kernels::GluKind::gelu_tanh
@@ -82,7 +103,8 @@ class Decoder : public Model {
   void gated(float* gate, const float* up, int64_t rows, int64_t cols, Step& step);
   // out [rows, hidden] = down(act(gate in) * up in), by way of a_.gate and a_.up.
   void gated_product(const weights::OwnedTensor& gate, const weights::OwnedTensor& up,
-                     const weights::OwnedTensor& down, const float* in, float* out, Step& step);
+                     const weights::OwnedTensor& down, const float* in, float* out, Step& step,
+                     std::optional<float> deviations = {});
   // y = x W^T of every row of the step, with what the rows' adapters add.
   void linear(const float* x, int64_t x_stride, std::span<const kernels::LinearOutput> outputs,
               Step& step);
@@ -94,6 +116,8 @@ class Decoder : public Model {
   const kernels::Ops& ops_;
 
  private:
+  // a_.modalities of the rows x [rows, hidden]
+  void modalities(const weights::AltUpWeights& w, const float* x, Step& step);
   // x = RMSNorm(x) * weight over all heads, in place; x [rows, weight.size]. Nothing without
   // weights.
   void norm_whole(float* x, const weights::OwnedVector& weight, Step& step);
@@ -106,6 +130,7 @@ class Decoder : public Model {
   bool exact_ = false;
   std::shared_ptr<const weights::KeyBalance> balance_;  // null: none
   std::vector<QkNorms> qk_norms_;                       // [layers] with the K balance
+  std::vector<float> table_rows_;                       // of per-layer embeddings, on the host
   AdapterProducts adapters_;
   std::vector<AdapterRows> adapter_rows_;  // of the last forward, for its logits
   KeyStatistics* statistics_ = nullptr;
