@@ -44,6 +44,11 @@ def test_routes_and_methods(server):
     assert server.get("/health?x=1").status == 200
     assert server.request("BREW", "/health").status == 405
     assert server.get("/v1/models/").status == 404
+    for path, meant in (("/chat/completions", "/v1/chat/completions"), ("/v1/v1/models", "/v1/models"),
+                        ("/v1/models/", "/v1/models"), ("/v1/health", "/health")):
+        assert server.get(path).error["message"] == f"there is nothing at {path}, but at {meant}"
+    for path in ("/nowhere", "/v1", "/s", "/completion"):
+        assert server.get(path).error["message"] == f"there is nothing at {path}"
     assert server.get("/v1/models/tiny%63hat").json["id"] == "tinychat"
 
 

@@ -357,8 +357,11 @@ std::optional<Response> Connection::refusal(const Head& head, const Request& req
         browser ? "Basic realm=\"ringkeep: the API key is the password\"" : "Bearer");
     return response;
   }
-  if (route == nullptr && allow.empty())
-    return options.error(404, fmt::format("there is nothing at {}", request.path));
+  if (route == nullptr && allow.empty()) {
+    const std::string meant = core_->router.meant(request.path);
+    return options.error(404, fmt::format("there is nothing at {}{}", request.path,
+                                          meant.empty() ? "" : ", but at " + meant));
+  }
   if (route == nullptr) {
     Response response = options.error(
         405, fmt::format("{} does not take {}, but {}", request.path, request.method, allow));

@@ -53,6 +53,17 @@ std::string Router::allow(std::string_view path) const {
   return list;
 }
 
+std::string Router::meant(std::string_view path) const {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  if (path.size() < 2) return {};
+  for (const Route& route : routes_) {
+    const std::string_view pattern = route.pattern;
+    if (pattern.size() < 2 || pattern.find('{') != std::string_view::npos) continue;
+    if (pattern.ends_with(path) || path.ends_with(pattern)) return route.pattern;
+  }
+  return {};
+}
+
 Router::Match Router::find(std::string_view method, std::string_view path) const {
   for (const Route& route : routes_) {
     if (method != route.method && !(method == "HEAD" && route.method == "GET")) continue;

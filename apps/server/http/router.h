@@ -33,6 +33,9 @@ class Router {
   Match find(std::string_view method, std::string_view path) const;
   // The Allow header of a path, or empty when nothing answers it.
   std::string allow(std::string_view path) const;
+  // The path that is meant where one end of `path` is a route's or the other way round, such as
+  // /v1/models for /models or /models/, and /health for /v1/health; empty when there is none.
+  std::string meant(std::string_view path) const;
 
  private:
   std::vector<Route> routes_;
