@@ -481,9 +481,11 @@ Result<PackedBytes> packed_bytes(const checkpoint::Checkpoint& checkpoint,
       const auto spec = RK_TRY(packed_spec(tensor, options));
       total.all += ops.weight_bytes(spec, tensor.rows(), tensor.cols());
     } else if (tensor.shape.size() == 3) {  // a stack that is cut into its matrices
-      const auto spec = RK_TRY(packed_spec(tensor, options));
-      total.all += ops.weight_bytes(spec, tensor.shape[1], tensor.cols()) *
-                   static_cast<size_t>(tensor.rows());
+      quant::SourceTensor one = tensor;
+      one.shape.erase(one.shape.begin());
+      const auto spec = RK_TRY(packed_spec(one, options));
+      total.all +=
+          ops.weight_bytes(spec, one.rows(), one.cols()) * static_cast<size_t>(tensor.shape[0]);
     } else {
       const int64_t size = factors.contains(name) ? checkpoint.config.hidden : tensor.cols();
       total.all += static_cast<size_t>(size) * sizeof(float);
