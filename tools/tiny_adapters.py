@@ -64,7 +64,7 @@ ADAPTERS = {spec.name: spec for spec in [
                 rank=8, seed=6),
     AdapterSpec("gemma3n", "gemma3n",
                 (*ALL, "linear_left", "linear_right", "modality_router", "per_layer_input_gate",
-                 "per_layer_projection", "per_layer_model_projection"), rank=6, seed=14),
+                 "per_layer_projection", "per_layer_model_projection"), rank=6, seed=14, gain=0.5),
     # q, k and v in one matrix, gate and up in another.
     AdapterSpec("phi3_long", "phi3_long", ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"), seed=7),
     # q and k rows in pairs (2i, 2i + 1).

@@ -29,7 +29,7 @@ class SlabMemory {
     }
   };
   std::mutex mutex_;
-  std::vector<Slab> slabs_;  // the last one is being filled
+  std::vector<Slab> slabs_;  // the first with room is filled
 };
 
 }  // namespace ringkeep

@@ -76,6 +76,16 @@ TEST(SlabMemory, GivesBackWhatIsFreed) {
   memory.free(kept, kBytes);
 }
 
+TEST(SlabMemory, TakesNoMoreThanWhatIsThere) {
+  SlabMemory memory;
+  constexpr size_t kBytes = 25 * 4096;
+  std::byte* data = *memory.allocate(kBytes);
+  std::memset(data, 1, kBytes);
+  EXPECT_EQ(resident_pages(data, kBytes), 25u);
+  EXPECT_EQ(resident_pages(data + kBytes, kMiB), 0u);  // not yet handed out
+  memory.free(data, kBytes);
+}
+
 TEST(SlabMemory, RefusesWhatCannotBeMapped) {
   SlabMemory memory;
   const auto refused = memory.allocate(size_t{1} << 60);

@@ -37,12 +37,11 @@ def test_greedy_text_does_not_depend_on_threads_or_chunks(demo, greedy):
 
 
 def test_loading_needs_little_more_than_the_packed_weights(demo):
-    """Peak memory while loading, the whole process counted: at most a tenth above the weights, and
-    what two huge pages round up."""
+    """Peak memory while loading, the whole process counted: at most a tenth above the weights."""
     log = run("run", demo, "-v", "--raw", "-p", "x", "-n", 1).stderr.decode()
     weights, peak = map(int, re.search(r"loaded: (\d+) .* memory (\d+) bytes", log).groups())
     assert weights == ok_json("plan", demo)["totals"]["weights_bytes"]
-    assert weights < peak <= 1.1 * weights + (4 << 20)
+    assert weights < peak <= 1.1 * weights
 
 
 def test_plain_output_is_the_same_text(demo, greedy):
