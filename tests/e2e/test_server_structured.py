@@ -124,7 +124,8 @@ def test_a_required_call(server):
         assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-@pytest.mark.parametrize("tool_format", ["qwen3_coder", "functiongemma", "gemma4", "deepseek_v31"])
+@pytest.mark.parametrize("tool_format", ["qwen3_coder", "functiongemma", "gemma4", "deepseek_v31",
+                                         "harmony"])
 def test_a_required_call_in_other_formats(chat_model, tool_format):
     """Also when the limit cuts it: its beginning comes back, and nothing of its marks."""
     fields = {"tools": [TOOL, OTHER], "temperature": 1, "parallel_tool_calls": False,
