@@ -35,11 +35,11 @@ def test_min_max_is_what_mlx_lm_writes(name, bits, group, dtype, tiny, tmp_path)
     quantization = config_of(theirs)["quantization"]
     routers = [key for key in quantization if key.endswith(ROUTERS[name])]
     flags = ["--dtype", dtype] if dtype else []
+    flags += ["--override", f".*={bits}:{group}"]  # the last rule that matches decides
     for router in routers:
         how = quantization[router]
         flags += ["--override", f"{router}$={how['bits']}:{how['group_size']}"]
-    convert(tiny.hf(name), ours, "--bits", bits, "--group", group, "--rounding", "min-max",
-            *flags, "--override", f".*={bits}:{group}")
+    convert(tiny.hf(name), ours, "--bits", bits, "--group", group, "--rounding", "min-max", *flags)
     expected, found = read(theirs), read(ours)
     assert found.keys() == expected.keys()
     for tensor in expected:
