@@ -20,7 +20,7 @@ _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_hea
         **tiny_gemma3n.GGUF_TOP, **tiny_gemma4.GGUF_TOP}
 _ARCHITECTURES = {"gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", "qwen3": "qwen3", "llama": "llama",
                   "qwen2": "qwen2", "gemma2": "gemma2", "phi3": "phi3", "smollm3": "smollm3",
-                  "olmo3": "olmo2", "cohere2": "cohere2", "ministral3": "mistral3",
+                  "olmo2": "olmo2", "olmo3": "olmo2", "cohere2": "cohere2", "ministral3": "mistral3",
                   "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "gpt_oss": "gpt-oss"}
 _INTERLEAVED = ("llama", "smollm3", "ministral3")  # q and k, by the converter
 
@@ -104,9 +104,9 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
         writer.add_rope_dimension_count(c["head_dim"])
     if kind in tiny_moe.MODELS:
         tiny_moe.add_gguf_metadata(writer, c)
-    if is_gemma(spec) or is_olmo(spec) or kind in ("cohere2", "gpt_oss"):
+    if is_gemma(spec) or kind in ("olmo3", "cohere2", "gpt_oss"):
         writer.add_sliding_window(c["sliding_window"])
-    if is_olmo(spec):
+    if kind == "olmo3":
         writer.add_sliding_window_pattern([(i + 1) % 4 != 0 for i in range(c["num_hidden_layers"])])
     if kind == "gemma2":
         writer.add_attn_logit_softcapping(c["attn_logit_softcapping"])

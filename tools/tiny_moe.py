@@ -126,6 +126,10 @@ def add_gguf_metadata(writer, config):
         config.get("moe_intermediate_size") or config["intermediate_size"])
     if config["model_type"] == "qwen2_moe":
         writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    if "expert_gating_func" in config:
+        writer.add_uint32(f"{writer.arch}.expert_gating_func", config["expert_gating_func"])
+    if "expert_weights_norm" in config:
+        writer.add_expert_weights_norm(config["expert_weights_norm"])
 
 
 E2M1 = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])

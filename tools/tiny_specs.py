@@ -188,6 +188,21 @@ SPECS = {spec.name: spec for spec in [
                                        "original_max_position_embeddings": 40, "beta_fast": 32.0,
                                        "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                                        "llama_4_scaling_beta": 0.2}), 83),
+    # All layers see a window, as none that is published does; mlx-lm has no such model.
+    TinySpec("ministral3_window", _config(
+        "ministral3", "Ministral3ForCausalLM", 3, 4, 2, 64, False, hidden_act="silu",
+        sliding_window=WINDOW, rope_parameters={
+            "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0,
+            "original_max_position_embeddings": 40, "beta_fast": 32.0, "beta_slow": 1.0,
+            "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.2}), 86),
+    TinySpec("olmo2", _config("olmo2", "Olmo2ForCausalLM", 4, 4, 2, 64, False, hidden_size=256,
+                              hidden_act="silu", attention_bias=False, rope_theta=500000.0,
+                              rope_scaling=None, rms_norm_eps=1e-5), 84),
+    # Windows where layer_types says so, as in Ministral 8B.
+    TinySpec("ministral", _config("ministral", "MinistralForCausalLM", 6, 4, 2, 64, False,
+                                  hidden_act="silu", rope_theta=1000000.0, sliding_window=WINDOW,
+                                  layer_types=["full_attention", *["sliding_attention"] * 2] * 2),
+             85),
     TinySpec("qwen3_moe", _qwen3_moe(4, mlp_only_layers=[1]), 91),
     TinySpec("qwen3_moe_raw", _qwen3_moe(3, norm_topk_prob=False, decoder_sparse_step=2), 92),
     TinySpec("qwen2_moe", _config("qwen2_moe", "Qwen2MoeForCausalLM", 3, 4, 2, 64, False,
@@ -215,7 +230,7 @@ def has_qk_norm(spec: TinySpec) -> bool:
 
 
 def is_olmo(spec: TinySpec) -> bool:
-    return spec.config["model_type"] == "olmo3"
+    return spec.config["model_type"] in ("olmo2", "olmo3")
 
 
 def has_bias(spec: TinySpec, module: str) -> bool:

@@ -5,6 +5,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/generate.h"
+#include "cli/reply_view.h"
 #include "prompt/named_templates.h"
 #include "prompt/prompt.h"
 
@@ -65,16 +66,21 @@ Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTempla
                       ? prompt::build_chat_prompt(*engine.tokenizer(), *chat_template, messages)
                       : prompt::build_completion_prompt(*engine.tokenizer(), line);
     engine::Request request = base;
-    request.tokens = std::move(RK_TRY(std::move(prompt)).tokens);
+    prompt::Prompt built = RK_TRY(std::move(prompt));
+    const std::string prompt_text = std::move(built.text);
+    request.tokens = std::move(built.tokens);
     std::vector<int32_t> tokens = request.tokens;
-    Result<Generation> reply = generate(engine, std::move(request),
-                                        [](const std::string& text) { return print_now(text); });
+    ReplyView view(chat_template, prompt_text, *engine.tokenizer(), request);
+    Result<Generation> reply = generate(engine, std::move(request), [&](const std::string& text) {
+      return view.push(text, /*print=*/true);
+    });
     if (!reply.ok()) {
       // A conversation that has outgrown the context can still be cleared.
       print_note("ringkeep: error: {}", reply.error().message);
       if (chat_template != nullptr) messages.erase(messages.size() - 1);
       continue;
     }
+    RK_TRY(view.finish(*reply, /*print=*/true));
     RK_TRY(print_now("\n"));
     print_note("{}", generation_summary(engine, *reply));
     last = std::move(tokens);

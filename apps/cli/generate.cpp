@@ -55,7 +55,7 @@ double decoded_tokens(const Generation& generation) {
 
 Json generation_json(const Generation& generation) {
   const engine::GenerationStats& stats = generation.stats;
-  return Json{
+  Json json = {
       {"text", generation.text},
       {"tokens", generation.tokens},
       {"finish_reason",
@@ -67,6 +67,8 @@ Json generation_json(const Generation& generation) {
       {"kv_bytes", generation.kv_bytes},
       {"peak_rss_bytes", peak_memory_bytes()},
   };
+  if (!generation.reasoning.empty()) json["reasoning"] = generation.reasoning;
+  return json;
 }
 
 std::string generation_summary(const engine::Engine& engine, const Generation& generation) {

@@ -13,6 +13,7 @@ namespace ringkeep::cli {
 
 struct Generation {
   std::string text;
+  std::string reasoning;        // where the view of the reply tells it apart
   std::vector<int32_t> tokens;  // generated ids
   engine::FinishReason finish = engine::FinishReason::none;
   bool interrupted = false;  // Ctrl-C ended it

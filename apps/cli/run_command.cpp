@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt_cache.h"
+#include "cli/reply_view.h"
 #include "prompt/named_templates.h"
 #include "prompt/prompt.h"
 
@@ -48,12 +49,13 @@ Result<std::string> prompt_text(const Options& options) {
 }
 
 // Generates once; the text streams to stdout unless one JSON object is asked for.
-Result<int> complete(engine::Engine& engine, engine::Request request, bool json,
+Result<int> complete(engine::Engine& engine, engine::Request request, ReplyView view, bool json,
                      const PromptCache& cache) {
   std::vector<int32_t> tokens = request.tokens;
-  const Generation generation =
-      RK_TRY(generate(engine, std::move(request),
-                      [&](const std::string& text) { return json ? Status() : print_now(text); }));
+  Generation generation = RK_TRY(generate(engine, std::move(request), [&](const std::string& text) {
+    return view.push(text, /*print=*/!json);
+  }));
+  RK_TRY(view.finish(generation, /*print=*/!json));
   cache.report(tokens, generation);
   tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
   if (json) {
@@ -115,16 +117,19 @@ Result<int> run_command(Options options) {
     return 0;
   }
   const text::Tokenizer& tokenizer = *engine.tokenizer();
+  prompt::Prompt prompt;
   if (cache.continues()) {
-    request.tokens = RK_TRY(build_continuation(tokenizer, use_template, text)).tokens;
+    prompt = RK_TRY(build_continuation(tokenizer, use_template, text));
   } else if (chat_template) {
     Json messages = first_messages(options.system);
     messages.push_back(Json{{"role", "user"}, {"content", text}});
-    request.tokens = RK_TRY(prompt::build_chat_prompt(tokenizer, *chat_template, messages)).tokens;
+    prompt = RK_TRY(prompt::build_chat_prompt(tokenizer, *chat_template, messages));
   } else {
-    request.tokens = RK_TRY(prompt::build_completion_prompt(tokenizer, text)).tokens;
+    prompt = RK_TRY(prompt::build_completion_prompt(tokenizer, text));
   }
-  return complete(engine, std::move(request), options.model.json, cache);
+  request.tokens = std::move(prompt.tokens);
+  ReplyView view(use_template, prompt.text, tokenizer, request);
+  return complete(engine, std::move(request), std::move(view), options.model.json, cache);
 }
 
 }  // namespace

@@ -169,6 +169,7 @@ class Serving {
     if (options_.reasoning_parser != "auto")
       model->reply_format.reasoning =
           RK_TRY(prompt::reasoning_format_by_name(options_.reasoning_parser));
+    RK_TRY(prompt::check_reply_format(model->reply_format));
     RK_TRY(engine::validate(model->defaults.sampling, model->defaults.vocab_size));
 
     const char* fault = std::getenv("RINGKEEP_TEST_FAULT");

@@ -80,12 +80,12 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
          "--tool-call-parser", options.tool_parser,
          "how the model writes tool calls: auto (as its chat template tells), none, hermes, "
          "qwen3_coder, llama3_json, mistral, mistral_args, functiongemma, gemma4, "
-         "deepseek_v3, deepseek_v31")
+         "deepseek_v3, deepseek_v31, harmony")
       ->type_name("NAME")
       ->capture_default_str()
       ->group(kServer);
   app.add_option("--reasoning-parser", options.reasoning_parser,
-                 "how it writes its reasoning: auto, none, think, mistral, gemma4")
+                 "how it writes its reasoning: auto, none, think, mistral, gemma4, harmony")
       ->type_name("NAME")
       ->capture_default_str()
       ->group(kServer);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/gguf_gating.h"
 #include "checkpoint/gguf_gemma3n.h"
 #include "checkpoint/gguf_gemma4.h"
 #include "checkpoint/gguf_model.h"
@@ -277,6 +278,7 @@ Status read_experts(const GgufFile& file, const ArchKeys& keys, ModelConfig& con
   config.experts_used =
       static_cast<int>(RK_TRY(keys.integer("expert_used_count", 1, config.experts)));
   config.expert_renormalize = arch != "qwen2moe";
+  RK_TRY(read_expert_gating(file, arch, config));
   for (const char* key : {"expert_group_count", "expert_shared_count"})
     if (RK_TRY(keys.integer(key, 0, kMostExperts, 0)) > 1)
       return input_error("{}: {} is not supported for {}", file.name(), keys.key(key), arch);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/gguf_gating.h"
 #include "checkpoint/hf_layers.h"
 #include "checkpoint/limits.h"
 
@@ -46,6 +47,7 @@ Status read_experts(const GgufFile& file, ModelConfig& config) {
   if (config.experts == 0) return {};
   config.experts_used =
       static_cast<int>(RK_TRY(integer(file, "expert_used_count", 1, config.experts, 0)));
+  RK_TRY(read_expert_gating(file, "gemma4", config));
   // One number, or one for each layer.
   const auto widths = RK_TRY(file.integers("gemma4.expert_feed_forward_length"));
   for (const int64_t width : widths)

@@ -1,5 +1,7 @@
 #include "prompt/prompt.h"
 
+#include "prompt/fit_messages.h"
+
 namespace ringkeep::prompt {
 namespace {
 
@@ -67,8 +69,9 @@ Result<Prompt> build_chat_prompt(const text::Tokenizer& tokenizer,
                                  const ChatOptions& options) {
   if (const Status status = check_messages(messages); !status) return status.error();
   const TokenizerData& data = tokenizer.data();
-  Json context = {{"messages", messages},
-                  {"tools", options.tools},
+  const std::string& source = chat_template.source();
+  Json context = {{"messages", fit_messages(source, messages)},
+                  {"tools", fit_tools(source, options.tools)},
                   {"documents", nullptr},
                   {"add_generation_prompt", options.add_generation_prompt},
                   {"bos_token", piece_of(tokenizer, data.bos)},

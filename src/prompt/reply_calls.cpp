@@ -10,7 +10,8 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMaxHead = 2048;         // bytes of a head or a tail
 constexpr size_t kMaxHeld = 1024 * 1024;  // bytes of a call whose name is still to come
 
-// OpenAI's tool: {"type": "function", "function": {"name", "parameters"}}, or its inside alone.
+}  // namespace
+
 const Json* function_named(const Json& tools, const std::string& name) {
   if (!tools.is_array()) return nullptr;
   for (const Json& tool : tools) {
@@ -22,8 +23,6 @@ const Json* function_named(const Json& tools, const std::string& name) {
   }
   return nullptr;
 }
-
-}  // namespace
 
 CallReader::CallReader(ToolFormat format, std::shared_ptr<const Json> tools, bool marked)
     : format_(format), tools_(std::move(tools)), marked_(marked) {}
@@ -115,6 +114,11 @@ CallReader::Status CallReader::end(CallSink& sink, bool cut) {
   if (cut) {
     if (stage_ != Stage::head && !announced_) announce(sink);
     return Status::done;
+  }
+  // The token that ended the reply is the end of a call without arguments.
+  if (stage_ == Stage::head && format_ == ToolFormat::harmony) {
+    text_ += "<|call|>";
+    return head(sink) == Status::done ? Status::done : bad();
   }
   if (stage_ != Stage::tail) return bad();
   if (!announced_ && !announce(sink)) return bad();

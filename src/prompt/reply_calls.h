@@ -13,6 +13,11 @@
 
 namespace ringkeep::prompt {
 
+// The function of that name among OpenAI's tools ({"type": "function", "function": {..}}, or its
+// inside alone); null: there is none.
+const nlohmann::ordered_json* function_named(const nlohmann::ordered_json& tools,
+                                             const std::string& name);
+
 class CallSink {
  public:
   virtual ~CallSink() = default;

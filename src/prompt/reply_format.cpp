@@ -8,7 +8,7 @@ namespace {
 
 using Source = std::string_view;
 
-constexpr std::array<std::pair<ToolFormat, const char*>, 10> kToolNames = {{
+constexpr std::array<std::pair<ToolFormat, const char*>, 12> kToolNames = {{
     {ToolFormat::none, "none"},
     {ToolFormat::hermes, "hermes"},
     {ToolFormat::qwen3_coder, "qwen3_coder"},
@@ -19,14 +19,18 @@ constexpr std::array<std::pair<ToolFormat, const char*>, 10> kToolNames = {{
     {ToolFormat::gemma4, "gemma4"},
     {ToolFormat::deepseek_v3, "deepseek_v3"},
     {ToolFormat::deepseek_v31, "deepseek_v31"},
+    {ToolFormat::harmony, "harmony"},
+    {ToolFormat::harmony, "openai"},
 }};
-constexpr std::array<std::pair<ReasoningFormat, const char*>, 6> kReasoningNames = {{
+constexpr std::array<std::pair<ReasoningFormat, const char*>, 8> kReasoningNames = {{
     {ReasoningFormat::none, "none"},
     {ReasoningFormat::think, "think"},
     {ReasoningFormat::mistral, "mistral"},
     {ReasoningFormat::gemma4, "gemma4"},
+    {ReasoningFormat::harmony, "harmony"},
     {ReasoningFormat::think, "deepseek_r1"},
     {ReasoningFormat::think, "qwen3"},
+    {ReasoningFormat::harmony, "openai_gptoss"},
 }};
 
 template <typename Names>
@@ -50,7 +54,12 @@ const char* name_of(const Names& names, Value value) {
 
 bool has(Source source, std::string_view mark) { return source.find(mark) != Source::npos; }
 
+bool is_harmony(Source s) {
+  return has(s, "<|start|>") && has(s, "<|channel|>") && has(s, "<|message|>");
+}
+
 ToolFormat detect_tools(Source s) {
+  if (is_harmony(s)) return ToolFormat::harmony;
   if (has(s, "<|tool_call>") && has(s, "<tool_call|>")) return ToolFormat::gemma4;
   if (has(s, "<start_function_call>")) return ToolFormat::functiongemma;
   if (has(s, "<｜tool▁calls▁begin｜>")) {
@@ -69,6 +78,7 @@ ToolFormat detect_tools(Source s) {
 }
 
 ReasoningFormat detect_reasoning(Source s) {
+  if (is_harmony(s)) return ReasoningFormat::harmony;
   if (has(s, "<|channel>") && has(s, "<channel|>")) return ReasoningFormat::gemma4;
   if (has(s, "[THINK]")) return ReasoningFormat::mistral;
   if (has(s, "<think>") || has(s, "</think>")) return ReasoningFormat::think;
@@ -79,6 +89,17 @@ ReasoningFormat detect_reasoning(Source s) {
 
 ReplyFormat detect_reply_format(std::string_view template_source) {
   return {detect_tools(template_source), detect_reasoning(template_source)};
+}
+
+Status check_reply_format(const ReplyFormat& format) {
+  const bool tools = format.tools == ToolFormat::none || format.tools == ToolFormat::harmony;
+  const bool reasoning =
+      format.reasoning == ReasoningFormat::none || format.reasoning == ReasoningFormat::harmony;
+  if (!format.has_channels() || (tools && reasoning)) return {};
+  return make_error(ErrorKind::usage,
+                    "reply format: expected harmony with harmony or none, found tool format {} "
+                    "with reasoning format {}",
+                    tool_format_name(format.tools), reasoning_format_name(format.reasoning));
 }
 
 Result<ToolFormat> tool_format_by_name(std::string_view name) {
@@ -98,21 +119,32 @@ ReasoningMarks reasoning_marks(ReasoningFormat format) {
     case ReasoningFormat::think: return {"<think>", "</think>"};
     case ReasoningFormat::mistral: return {"[THINK]", "[/THINK]"};
     case ReasoningFormat::gemma4: return {"<|channel>thought", "<channel|>"};
+    case ReasoningFormat::harmony:
+      return {"<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant",
+              "<|channel|>final<|message|>"};
   }
   return {};
 }
 
-bool prompt_opens_reasoning(ReasoningFormat format, std::string_view prompt) {
-  if (format == ReasoningFormat::none) return false;
+ReasoningMarks reasoning_marks(const ReplyFormat& format) {
+  return reasoning_marks(format.has_channels() ? ReasoningFormat::harmony : format.reasoning);
+}
+
+bool prompt_opens_reasoning(const ReplyFormat& format, std::string_view prompt) {
+  const std::string open = reasoning_marks(format).open;
   const size_t last = prompt.find_last_not_of(" \t\r\n");
-  return last != std::string_view::npos &&
-         prompt.substr(0, last + 1).ends_with(reasoning_marks(format).open);
+  return !open.empty() && last != std::string_view::npos &&
+         prompt.substr(0, last + 1).ends_with(open);
 }
 
 std::vector<std::string> reply_marks(const ReplyFormat& format, bool tools) {
+  if (format.has_channels())
+    return {"<|start|>",     "<|end|>",  "<|message|>", "<|channel|>",
+            "<|constrain|>", "<|call|>", "<|return|>"};
   std::vector<std::string> marks;
   switch (format.reasoning) {
-    case ReasoningFormat::none: break;
+    case ReasoningFormat::none:
+    case ReasoningFormat::harmony: break;
     case ReasoningFormat::think: marks = {"<think>", "</think>"}; break;
     case ReasoningFormat::mistral: marks = {"[THINK]", "[/THINK]"}; break;
     case ReasoningFormat::gemma4: marks = {"<|channel>", "<channel|>"}; break;
@@ -120,7 +152,8 @@ std::vector<std::string> reply_marks(const ReplyFormat& format, bool tools) {
   if (!tools) return marks;
   std::vector<std::string> more;
   switch (format.tools) {
-    case ToolFormat::none: break;
+    case ToolFormat::none:
+    case ToolFormat::harmony: break;
     case ToolFormat::hermes:
     case ToolFormat::qwen3_coder: more = {"<tool_call>", "</tool_call>"}; break;
     case ToolFormat::llama3_json: more = {"<|python_tag|>"}; break;
@@ -143,6 +176,13 @@ std::vector<std::string> reply_marks(const ReplyFormat& format, bool tools) {
 std::vector<std::string> reply_stop_strings(const ReplyFormat& format, bool tools) {
   if (tools && format.tools == ToolFormat::functiongemma) return {"<start_function_response>"};
   if (tools && format.tools == ToolFormat::gemma4) return {"<|tool_response>"};
+  if (format.has_channels())
+    return {"<|start|>user", "<|start|>system", "<|start|>developer", "<|start|>functions."};
+  return {};
+}
+
+std::vector<std::string> reply_stop_tokens(const ReplyFormat& format) {
+  if (format.has_channels()) return {"<|return|>", "<|call|>"};
   return {};
 }
 
@@ -211,6 +251,11 @@ CallGrammar call_grammar(ToolFormat format) {
       g.name_end = "<｜tool▁sep｜>";
       g.call_end = "<｜tool▁call▁end｜>";
       g.end = "<｜tool▁calls▁end｜>";
+      return g;
+    case ToolFormat::harmony:  // <|call|> ends the reply behind the last one
+      g.call_begin = "<|channel|>commentary to=functions.";
+      g.name_end = " <|constrain|>json<|message|>";
+      g.separator = "<|end|><|start|>assistant";
       return g;
   }
   RK_CHECK(false, "a reply format without tool calls has no grammar");

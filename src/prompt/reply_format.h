@@ -12,7 +12,8 @@ namespace ringkeep::prompt {
 
 // Sources: the chat templates that the models are published with, and
 // https://ai.google.dev/gemma/docs (functiongemma/formatting-and-best-practices,
-// core/prompt-formatting-gemma4). Names are those of vLLM's --tool-call-parser where it has one.
+// core/prompt-formatting-gemma4), and OpenAI's guide to the harmony format (harmony,
+// docs/format.md). Names are those of vLLM's --tool-call-parser where it has one.
 enum class ToolFormat {
   none,
   hermes,         // <tool_call>{"name": N, "arguments": {..}}</tool_call>; Qwen 2.5 and 3, SmolLM 3
@@ -25,6 +26,7 @@ enum class ToolFormat {
   deepseek_v3,    // ..function<｜tool▁sep｜>N, then {..} in a json code block; V3, R1 and its
                   // distills
   deepseek_v31,   // ..N<｜tool▁sep｜>{..}
+  harmony,        // a message <|channel|>commentary to=functions.N..<|message|>{..}; GPT-OSS
 };
 
 enum class ReasoningFormat {
@@ -32,18 +34,25 @@ enum class ReasoningFormat {
   think,    // <think>..</think>; Qwen 3, DeepSeek R1, SmolLM 3
   mistral,  // [THINK]..[/THINK]; Magistral, Ministral 3
   gemma4,   // <|channel>thought..<channel|>
+  harmony,  // messages <|channel|>analysis<|message|>..<|end|>; GPT-OSS
 };
 
 struct ReplyFormat {
   ToolFormat tools = ToolFormat::none;
   ReasoningFormat reasoning = ReasoningFormat::none;
+  // Harmony: the reply is a row of messages, each with a header that says what it is.
+  bool has_channels() const {
+    return tools == ToolFormat::harmony || reasoning == ReasoningFormat::harmony;
+  }
 };
+// Harmony reads a whole reply, so it cannot be mixed with another format. Errors (usage).
+Status check_reply_format(const ReplyFormat& format);
 
 // What the template's source tells: `none` where it has no marks that are known.
 ReplyFormat detect_reply_format(std::string_view template_source);
 
-// By the names above (`think` also as deepseek_r1 and qwen3). Errors (usage): names those there
-// are.
+// By the names above (`think` also as deepseek_r1 and qwen3, harmony also as openai and
+// openai_gptoss). Errors (usage): names those there are.
 Result<ToolFormat> tool_format_by_name(std::string_view name);
 Result<ReasoningFormat> reasoning_format_by_name(std::string_view name);
 const char* tool_format_name(ToolFormat format);
@@ -51,12 +60,16 @@ const char* reasoning_format_name(ReasoningFormat format);
 
 struct ReasoningMarks {
   std::string open, close;  // both empty: no reasoning
+  // With channels there may be more than one block of reasoning.
+  std::string next;    // comes between a block and what follows it
+  std::string answer;  // begins an answer that is no call
 };
 ReasoningMarks reasoning_marks(ReasoningFormat format);
+ReasoningMarks reasoning_marks(const ReplyFormat& format);
 
 // Whether a rendered prompt ends within a thinking block that the template opened, so that the
 // reply begins with reasoning and shows only its end.
-bool prompt_opens_reasoning(ReasoningFormat format, std::string_view prompt);
+bool prompt_opens_reasoning(const ReplyFormat& format, std::string_view prompt);
 
 // The marks of a reply. Where one of them is a control token of the tokenizer, the text must show
 // control tokens (engine::Request::show_control), or the parser never sees it.
@@ -65,6 +78,8 @@ std::vector<std::string> reply_marks(const ReplyFormat& format, bool tools);
 // Strings that end a reply beside the tokens that end generation: where a model goes on to write
 // the answer of the tool by itself.
 std::vector<std::string> reply_stop_strings(const ReplyFormat& format, bool tools);
+// Control tokens that end a reply, whatever the tokenizer's file says of them.
+std::vector<std::string> reply_stop_tokens(const ReplyFormat& format);
 
 // What a grammar for `tool_choice: required` writes:
 //   begin call (separator call)* end,   call: call_begin NAME name_end ARGUMENTS call_end

@@ -178,6 +178,26 @@ Match deepseek_head(Scan& scan, CallHead& head) {
   return scan.peek('{') ? Match::yes : scan.failure();
 }
 
+constexpr std::string_view kMessage = "<|message|>";
+
+Match message_end(Scan& scan) {
+  for (const std::string_view mark : {"<|end|>", "<|return|>", "<|call|>"})
+    if (scan.literal(mark)) return Match::yes;
+  return scan.failure();
+}
+
+// A recipient and its <|message|>. A message without a text calls without arguments.
+Match harmony_head(Scan& scan, CallHead& head) {
+  if (!scan.name(head.name)) return scan.failure();
+  if (!scan.literal(kMessage)) return scan.failure();
+  scan.spaces();
+  if (scan.at_end()) return Match::more;
+  Scan next = scan;
+  const Match end = message_end(next);
+  head.ended = end == Match::yes;
+  return end == Match::more ? end : Match::yes;
+}
+
 // The end of the object of a call, and what follows in a list of them.
 Match json_tail(Scan& scan, CallTail& tail, CallShape shape, bool ended) {
   scan.spaces();
@@ -234,6 +254,7 @@ CallHead match_call_head(ToolFormat format, std::string_view text, CallShape sha
     case ToolFormat::qwen3_coder: head.match = xml_head(scan, head); break;
     case ToolFormat::deepseek_v3:
     case ToolFormat::deepseek_v31: head.match = deepseek_head(scan, head); break;
+    case ToolFormat::harmony: head.match = harmony_head(scan, head); break;
   }
   head.used = scan.at();
   return head;
@@ -260,9 +281,50 @@ CallTail match_call_tail(ToolFormat format, std::string_view text, CallShape sha
     case ToolFormat::qwen3_coder: tail.match = literal_tail(scan, "</tool_call>"); break;
     case ToolFormat::deepseek_v3:
     case ToolFormat::deepseek_v31: tail.match = deepseek_tail(scan, tail); break;
+    case ToolFormat::harmony:
+      scan.spaces();
+      tail.match = message_end(scan);
+      break;
   }
   tail.used = tail.match == Match::yes ? scan.at() : scan.solid();
   return tail;
+}
+
+MessageHead match_message_head(std::string_view text) {
+  Scan scan(text);
+  MessageHead head;
+  std::string word;
+  scan.spaces();
+  const bool role = scan.literal("<|start|>") ? scan.name(word) : true;
+  if (!role) {
+    head.match = scan.failure();
+    return head;
+  }
+  if (word.empty()) scan.literal("assistant");
+  std::string type;
+  while (true) {
+    scan.spaces();
+    std::string* part = &type;
+    if (scan.literal(kMessage)) {
+      head.match = Match::yes;
+      return head;
+    }
+    bool allowed = true;
+    if (scan.literal("<|channel|>")) {
+      part = &head.channel;
+      scan.spaces();
+    } else if (scan.literal("to=")) {
+      part = &head.recipient;
+    } else if (scan.literal("<|constrain|>")) {
+      scan.spaces();
+    } else {  // a type without its mark
+      allowed = !head.channel.empty() || !head.recipient.empty();
+    }
+    if (!allowed || !part->empty() || !scan.name(*part)) {
+      head.match = scan.failure();
+      return head;
+    }
+  }
 }
 
 }  // namespace ringkeep::prompt

@@ -38,4 +38,13 @@ struct CallTail {
 // `text`: from behind the arguments, or from behind the head of a call that has none (`ended`).
 CallTail match_call_tail(ToolFormat format, std::string_view text, CallShape shape, bool ended);
 
+// The header of a message in the harmony format: [<|start|>ROLE][ to=RECIPIENT][<|channel|>CHANNEL]
+// [ to=RECIPIENT][ <|constrain|>TYPE]<|message|>, where spaces and the mark of the type may be left
+// out and the role where the prompt has it.
+struct MessageHead {
+  Match match = Match::no;
+  std::string recipient, channel;  // empty: there is none
+};
+MessageHead match_message_head(std::string_view text);
+
 }  // namespace ringkeep::prompt

@@ -16,14 +16,19 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; 
 ReplyParser::ReplyParser(ReplyFormat format, ReplyOptions options)
     : format_(format),
       tools_(std::make_shared<const nlohmann::ordered_json>(std::move(options.tools))),
-      reasoning_(reasoning_marks(format.reasoning)),
+      reasoning_(reasoning_marks(format)),
       random_(options.id_seed),
       in_reasoning_(options.in_reasoning && format.reasoning != ReasoningFormat::none),
       after_mark_(in_reasoning_) {
   if (random_ == 0) random_ = std::random_device()() | uint64_t{std::random_device()()} << 32;
+  if (format.has_channels() && options.in_reasoning) {
+    place_ = Place::text;
+    shown_ = format.reasoning == ReasoningFormat::none;
+  }
   if (!tools_->is_array() || tools_->empty()) return;
   switch (format.tools) {
-    case ToolFormat::none: break;
+    case ToolFormat::none:
+    case ToolFormat::harmony: break;  // calls are messages
     case ToolFormat::hermes: call_marks_ = {{"<tool_call>"}}; break;
     case ToolFormat::qwen3_coder:  // the outer mark is often left out
       call_marks_ = {{"<tool_call>"}, {.text = "<function=", .fed = true}};
@@ -42,7 +47,7 @@ ReplyParser::ReplyParser(ReplyFormat format, ReplyOptions options)
 }
 
 ReplyDelta ReplyParser::push(std::string_view text) {
-  if (format_.reasoning == ReasoningFormat::none && call_marks_.empty())
+  if (!format_.has_channels() && format_.reasoning == ReasoningFormat::none && call_marks_.empty())
     return {.content = std::string(text)};
   input_ += text;
   // The last one may stand for the first bytes of a character, where the reply is cut in a mark.
@@ -63,33 +68,45 @@ ReplyDelta ReplyParser::finish(bool cut) {
   }
   const bool only_space = std::all_of(held_.begin(), held_.end(), is_space);
   const bool marks = only_space ? after_mark_ : cut;
-  if (!marks) emit(held_);
+  if (!marks) format_.has_channels() ? tell(held_) : emit(held_);
   held_.clear();
+  space_ = 0;
   return std::exchange(delta_, {});
 }
 
 void ReplyParser::run() {
-  for (size_t at = 0; at < input_.size();) {
-    const char byte = input_[at++];
+  while (read_ < input_.size()) {
+    const char byte = input_[read_++];
     if (reader_ == nullptr) {
       held_ += byte;
-      settle();
+      format_.has_channels() ? settle_channels() : settle();
       continue;
     }
     const CallReader::Status status = reader_->feed(byte, *this);
-    if (status == CallReader::Status::more) continue;
-    input_.erase(0, at);
-    at = 0;
-    close_calls(status);
+    if (status != CallReader::Status::more) close_calls(status);
   }
   input_.clear();
+  read_ = 0;
+}
+
+// Puts back what was read last.
+void ReplyParser::unread(std::string_view text) {
+  const size_t here = std::min(read_, text.size());  // the rest came with earlier pieces
+  read_ -= here;
+  input_.replace(read_, here, text);
+}
+
+// Of the held bytes. Each is looked at once, however long it takes until another follows.
+size_t ReplyParser::leading_space() {
+  while (space_ < held_.size() && is_space(held_[space_])) ++space_;
+  return space_;
 }
 
 // Tells what of the held bytes cannot belong to a mark, or acts on the mark that they are.
 void ReplyParser::settle() {
   while (true) {
-    const auto first = std::find_if_not(held_.begin(), held_.end(), is_space);
-    const std::string_view rest(first, held_.end());
+    const size_t space = leading_space();
+    const std::string_view rest = std::string_view(held_).substr(space);
     if (rest.empty()) return;
     bool partial = false;
     const auto is = [&](const std::string& mark) {
@@ -102,18 +119,19 @@ void ReplyParser::settle() {
       fresh_ = true;
       after_mark_ = true;
       held_.clear();
+      space_ = 0;
       return;
     }
     if (!in_reasoning_) {
       for (const Mark& mark : call_marks_) {
         if ((!mark.fresh || fresh_) && is(mark.text))
-          return open_calls(mark, std::string(held_.begin(), first));
+          return open_calls(mark, held_.substr(0, space));
       }
     }
     if (partial) return;
-    const size_t sure = held_.size() - rest.size() + 1;
-    emit(std::string_view(held_).substr(0, sure));
-    held_.erase(0, sure);
+    emit(std::string_view(held_).substr(0, space + 1));
+    held_.erase(0, space + 1);
+    space_ = 0;
   }
 }
 
@@ -133,6 +151,7 @@ void ReplyParser::open_calls(const Mark& mark, std::string space) {
   opened_space_ = std::move(space);
   calls_before_ = calls_;
   held_.clear();
+  space_ = 0;
   if (!mark.fed) return;
   for (const char byte : mark.text) {
     RK_CHECK(reader_->feed(byte, *this) == CallReader::Status::more, "a mark is no whole call");
@@ -140,16 +159,20 @@ void ReplyParser::open_calls(const Mark& mark, std::string space) {
 }
 
 void ReplyParser::close_calls(CallReader::Status status) {
-  std::string unread = reader_->unread();
+  std::string rest = reader_->unread();
   reader_.reset();
-  if (status == CallReader::Status::bad && calls_ == calls_before_) {
+  const bool untold = status == CallReader::Status::bad && calls_ == calls_before_;
+  if (untold && opened_.fed) rest.erase(0, opened_.text.size());
+  if (format_.has_channels()) {
+    if (status == CallReader::Status::done) end_message();
+    if (!untold) in_reasoning_ = false;
+  } else if (untold) {
     emit(opened_space_ + opened_.text);
-    if (opened_.fed) unread.erase(0, opened_.text.size());
   } else {
     after_mark_ = status == CallReader::Status::done;
     fresh_ = true;
   }
-  input_.insert(0, unread);
+  unread(rest);
 }
 
 void ReplyParser::begin_call(const std::string& name) {

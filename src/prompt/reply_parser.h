@@ -40,6 +40,12 @@ struct ReplyOptions {
 // (kCallHoldBack): its arguments stay as far as they go, and the rest is content. So is a call that
 // the end of the reply breaks, unless the reply was cut. Reasoning is
 // looked for at the beginning of the reply and behind calls, calls anywhere outside of reasoning.
+//
+// With channels (ReplyFormat::has_channels): the texts of messages as they are, a line break
+// between two of the same kind. analysis is reasoning (content between its marks, where the format
+// of reasoning is none), a message to functions.NAME or to the name of a tool is a call, all others
+// are content: to another recipient, with arguments that are no JSON object, or where no tools are.
+// What is no message is content, too.
 class ReplyParser : private CallSink {
  public:
   explicit ReplyParser(ReplyFormat format, ReplyOptions options = {});
@@ -60,13 +66,23 @@ class ReplyParser : private CallSink {
   };
 
   void run();
+  void unread(std::string_view text);
   void settle();
+  size_t leading_space();
   void emit(std::string_view text);
   void open_calls(const Mark& mark, std::string space);
   void close_calls(CallReader::Status status);
   void begin_call(const std::string& name) override;
   void add_arguments(std::string_view json) override;
   std::string new_id();
+
+  // Replies with channels (reply_channels.cpp).
+  enum class Place { head, text, between };  // within a header, a message, or none
+  void settle_channels();
+  void begin_message(const MessageHead& head);
+  void end_message();
+  void tell(std::string_view text);
+  bool calls_tool(const MessageHead& head, std::string& name) const;
 
   const ReplyFormat format_;
   const std::shared_ptr<const nlohmann::ordered_json> tools_;
@@ -75,8 +91,10 @@ class ReplyParser : private CallSink {
   uint64_t random_;
 
   ReplyDelta delta_;
-  std::string input_;  // still to be read
-  std::string held_;   // white space and what may be a mark behind it
+  std::string input_;  // from read_ on still to be read
+  size_t read_ = 0;
+  std::string held_;  // white space and what may be a mark behind it
+  size_t space_ = 0;  // of held_ that is known to be white space
   bool in_reasoning_;
   bool after_mark_;    // white space that comes now is the mark's
   bool fresh_ = true;  // no content since the beginning, reasoning or a call
@@ -86,6 +104,11 @@ class ReplyParser : private CallSink {
   Mark opened_;                         // what began them
   std::string opened_space_;
   int calls_before_ = 0;
+
+  Place place_ = Place::head;
+  bool shown_ = false;        // the message's marks stay: reasoning that is left in the content
+  bool new_message_ = false;  // nothing of its text was told
+  bool told_[2] = {};         // content, reasoning: something was, so a new message is a new line
 };
 
 }  // namespace ringkeep::prompt

@@ -81,6 +81,8 @@ Result<ChatTemplate> ChatTemplate::parse(const std::string& source) {
   return result;
 }
 
+const std::string& ChatTemplate::source() const { return state_->source; }
+
 Result<std::string> ChatTemplate::render(const nlohmann::ordered_json& context) const {
   if (!context.is_object()) {
     return make_error(ErrorKind::usage, "chat template: expected an object of variables, found {}",

@@ -73,10 +73,7 @@ class Loader {
   // The stacks and biases of a layer's experts.
   Status experts(int layer, ExpertWeights& out) {
     const ExpertSources sources = RK_TRY(find_experts(checkpoint_, prefix_, layer));
-    for (const std::string& name : sources.names) {
-      used_.insert(name);
-      read_.insert(checkpoint_.table.find(name));
-    }
+    for (const std::string& name : sources.names) read_.insert(checkpoint_.table.find(name));
     RK_TRY(stack(sources.gate, out.gate, out.gate_bias));
     RK_TRY(stack(sources.up, out.up, out.up_bias));
     return stack(sources.down, out.down, out.down_bias);
@@ -137,34 +134,18 @@ class Loader {
     return keep(std::vector<float>(static_cast<size_t>(size), scale.front()), out);
   }
 
-  // Every tensor was read, or may be left.
-  Status refuse_unread() const {
-    const Leftovers leftovers(checkpoint_);
-    for (const auto& [name, tensor] : checkpoint_.table.tensors)
-      if (!read_.contains(&tensor) && !fused_.wholes.contains(name) && !leftovers.contains(name))
-        return input_error("{}: tensor {} is not part of the {} that this build knows",
-                           checkpoint_.path, name, config_.family);
-    return {};
-  }
-
   Status keep(const std::vector<float>& values, OwnedVector& out) {
     out = RK_TRY(upload(values, device_));
     packed_bytes += out.buffer.size();
     return {};
   }
 
-  // A weight of a layer that nothing asked for belongs to a part of the model that is not computed.
+  // A weight that nothing asked for belongs to a part of the model that is not computed.
   Status refuse_leftovers() const {
-    const bool gguf = checkpoint_.format == checkpoint::Format::gguf;
-    const std::string layers = gguf ? "blk." : prefix_ + "layers.";
-    const std::string head_bias =
-        part_name(Part::lm_head, 0, config_, checkpoint_.format, prefix_) + ".bias";
     const Leftovers leftovers(checkpoint_);
     for (const auto& [name, tensor] : checkpoint_.table.tensors) {
-      if (!name.starts_with(layers) && name != head_bias) continue;
-      if (used_.contains(name) || fused_.wholes.contains(name) || leftovers.contains(name))
+      if (read_.contains(&tensor) || fused_.wholes.contains(name) || leftovers.contains(name))
         continue;
-      if (name.ends_with("rotary_emb.inv_freq")) continue;  // old files; it follows from the base
       return input_error("{}: tensor {} is not part of a {} model as it is known here",
                          checkpoint_.path, name, config_.family);
     }
@@ -186,7 +167,6 @@ class Loader {
 
   const quant::SourceTensor* find(Part part, int layer, const char* suffix) {
     const std::string name = part_name(part, layer, config_, checkpoint_.format, prefix_) + suffix;
-    used_.insert(name);
     const auto cut = fused_.tensors.find(name);
     const auto* source = cut != fused_.tensors.end() ? &cut->second : checkpoint_.table.find(name);
     if (source != nullptr) read_.insert(source);
@@ -217,7 +197,6 @@ class Loader {
   kernels::Device& device_;
   std::string prefix_;
   FusedParts fused_;
-  std::set<std::string> used_;  // names that were asked for
   Progress progress_;
   std::set<const quant::SourceTensor*> read_;
 };
@@ -428,8 +407,7 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
   for (size_t i = 0; i < config.layers.size(); ++i)
     RK_TRY(
         load_layer(loader, checkpoint, static_cast<int>(i), weights.layers[i], weights.balance[i]));
-  const bool strict = config.family == "gemma4" || config.family == "gemma3n";
-  RK_TRY(strict ? loader.refuse_unread() : loader.refuse_leftovers());
+  RK_TRY(loader.refuse_leftovers());
   weights.packed_bytes = loader.packed_bytes;
   weights.expert_bytes = loader.expert_bytes;
   if (config.experts > 0)

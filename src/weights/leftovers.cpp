@@ -25,7 +25,8 @@ Leftovers::Leftovers(const checkpoint::Checkpoint& checkpoint) {
   const auto name = [&](Part part, size_t layer) {
     return part_name(part, static_cast<int>(layer), config, checkpoint.format, prefix);
   };
-  names_.insert("rope_freqs.weight");
+  for (const char* table : {"freqs", "factors_long", "factors_short"})
+    names_.insert(fmt::format("rope_{}.weight", table));  // GGUF's, which the configuration read
   if (config.tied_embeddings) names_.insert(name(Part::lm_head, 0) + ".weight");
   for (size_t i = 0; i < config.layers.size(); ++i) {
     if (config.altup_streams > 0 && !config.altup_scale_output)
@@ -39,6 +40,7 @@ Leftovers::Leftovers(const checkpoint::Checkpoint& checkpoint) {
 }
 
 bool Leftovers::contains(const std::string& tensor) const {
+  if (tensor.ends_with("rotary_emb.inv_freq")) return true;  // old files; it follows from the base
   return names_.contains(tensor) || of_an_encoder(tensor);
 }
 

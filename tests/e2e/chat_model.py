@@ -31,15 +31,16 @@ def byte_alphabet():
     return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
 
 
-def write_chat_model(path, template=TEMPLATE, context=4096):
+def write_chat_model(path, template=TEMPLATE, context=4096, specials=SPECIALS, ends=(EOS, END)):
+    """`specials`: control tokens from 256 on, the first of them BOS, the second EOS."""
     config = {**_gemma3(6, 3, 64, None), "vocab_size": ROWS, "max_position_embeddings": context,
-              "bos_token_id": 256, "eos_token_id": [EOS, END]}
+              "bos_token_id": 256, "eos_token_id": list(ends)}
     spec = TinySpec("chat", config, 51)
     make_tiny_model.write_hf(path, make_tiny_model.make_tensors(spec), config, 1)
     alphabet = byte_alphabet()
-    added = [{"id": 256 + i, "content": text, "special": text in SPECIALS, "single_word": False,
+    added = [{"id": 256 + i, "content": text, "special": text in specials, "single_word": False,
               "lstrip": False, "rstrip": False, "normalized": False}
-             for i, text in enumerate(SPECIALS + ADDED)]
+             for i, text in enumerate([*specials, *ADDED])]
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "normalizer": None,
         "added_tokens": added,

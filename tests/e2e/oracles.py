@@ -15,7 +15,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "models"
 def missing_windows(config) -> tuple:
     """Windows of the layers (None: full) of families that mlx-lm runs without them; else empty."""
     kind, n, window = config["model_type"], config.get("num_hidden_layers"), config.get("sliding_window")
-    if kind in ("mistral", "phi3") and window:
+    if kind in ("mistral", "phi3", "ministral3") and window:
         return (window,) * n
     if kind == "qwen2" and config["use_sliding_window"]:
         return tuple(window if i >= config["max_window_layers"] else None for i in range(n))
@@ -25,7 +25,7 @@ def missing_windows(config) -> tuple:
 
 
 class _Windowed:
-    """A layer that is given the mask of its own window."""
+    """A layer that is given the mask of its own window, in the place of its last argument."""
 
     def __init__(self, layer, mask):
         self.layer, self.mask = layer, mask
@@ -33,7 +33,9 @@ class _Windowed:
     def __getattr__(self, name):
         return getattr(self.layer, name)
 
-    def __call__(self, h, mask=None, cache=None):
+    def __call__(self, h, *arguments, cache=None):
+        if self.layer.__class__.__module__.endswith(".ministral3"):
+            return self.layer(h, arguments[0], self.mask, cache)
         return self.layer(h, self.mask, cache)
 
 
@@ -61,9 +63,18 @@ def _within_another(folder, config):
 
 
 def _readable(folder, config):
-    """mlx-lm reads GPT-OSS's experts as MXFP4 or under its own names, not Hugging Face's dense stacks."""
+    """mlx-lm reads GPT-OSS's experts as MXFP4 or under its own names, not Hugging Face's dense stacks,
+    and has no Ministral, which is a Llama with windows where layer_types says so."""
     from safetensors.numpy import load_file
 
+    if config["model_type"] == "ministral":
+        copy = pathlib.Path(folder) / "for-mlx"
+        copy.mkdir(exist_ok=True)
+        (copy / "config.json").write_text(json.dumps({**config, "model_type": "llama"}))
+        for file in pathlib.Path(folder).glob("*.safetensors"):
+            (copy / file.name).unlink(missing_ok=True)
+            (copy / file.name).symlink_to(file.resolve())
+        return copy
     if config["model_type"] == "gemma3n_text":
         return _within_another(folder, config)
     files = list(pathlib.Path(folder).glob("*.safetensors"))

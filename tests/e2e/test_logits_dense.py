@@ -14,7 +14,7 @@ from tiny_specs import SPECS, WINDOW
 
 TOLERANCE = 2e-3
 TOKENS = 4 * WINDOW + 12
-FAMILIES = ["qwen2", "gemma2", "phi3_long", "phi3_window", "smollm3", "olmo3", "cohere2",
+FAMILIES = ["qwen2", "gemma2", "phi3_long", "phi3_window", "smollm3", "olmo2", "olmo3", "cohere2",
             "ministral3"]
 
 
@@ -34,7 +34,8 @@ def test_gguf(name, kind, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("name", ["qwen2", "gemma2", "phi3_long", "olmo3", "cohere2", "ministral3"])
+@pytest.mark.parametrize("name", ["qwen2", "gemma2", "phi3_long", "olmo2", "olmo3", "cohere2", "ministral",
+                                  "ministral3"])
 def test_mlx_quantized(name, bits, tiny, tmp_path):
     """Codes, scales and biases of fused matrices are cut where their rows are."""
     path, tokens = tiny.mlx(name, bits, 64), tokens_of(name)
@@ -42,7 +43,8 @@ def test_mlx_quantized(name, bits, tiny, tmp_path):
     assert worst_error(found, mlx_logits(path, tokens)) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", sorted(set(FAMILIES) | {"qwen2_window"}))
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) | {"qwen2_window", "ministral",
+                                                         "ministral3_window"}))
 def test_quantized_caches_stay_near(name, tiny, tmp_path):
     """8 bits change logits a little, 4 bits without a hot tier more: measured on random weights, where
     nothing averages out, several windows long."""

@@ -49,6 +49,48 @@ def test_gguf_of_qwen_3(tiny, tmp_path):
         assert worst_error(found, mlx_logits(tmp_path / kind, tokens_of("qwen3_moe"))) < TOLERANCE
 
 
+@pytest.mark.parametrize("name,keys,norm", [
+    ("qwen2_moe", {"expert_gating_func": 1}, False),
+    ("qwen3_moe", {"expert_weights_norm": False}, False), ("qwen3_moe", {"expert_gating_func": 3}, True),
+    ("qwen3_moe", {"expert_weights_norm": False, "expert_gating_func": 3}, True),
+    ("gpt_oss_truncate", {"expert_gating_func": 1}, None),
+    ("gpt_oss_truncate", {"expert_gating_func": 3}, None)])
+def test_gguf_says_how_experts_are_weighed(name, keys, norm, tmp_path):
+    """Softmax over all experts or over the chosen ones, and whether weights sum to 1."""
+    import tiny_gguf
+
+    config = {**SPECS[name].config, "mlp_only_layers": [], **keys}
+    spec = type(SPECS[name])("gating", config, 98)
+    seen = tiny_gguf.write_gguf(tmp_path / "model.gguf", spec, make_tensors(spec), "F32")
+    write_hf(tmp_path / "reference", seen, config if norm is None else {**config, "norm_topk_prob": norm})
+    found = logits(tmp_path / "model.gguf", tokens_of(name), tmp_path, "--exact")
+    assert worst_error(found, mlx_logits(tmp_path / "reference", tokens_of(name))) < TOLERANCE
+
+
+def test_softmax_over_the_chosen_is_weights_that_sum_to_1(tmp_path):
+    """Of Qwen 2, whose weights otherwise do not; mlx-lm has no such one."""
+    import tiny_gguf
+
+    def of(name, **keys):
+        spec = type(SPECS["qwen2_moe"])("gating", {**SPECS["qwen2_moe"].config, **keys}, 98)
+        tiny_gguf.write_gguf(tmp_path / name, spec, make_tensors(spec), "F32")
+        return logits(tmp_path / name, tokens_of("qwen2_moe"), tmp_path, "--exact")
+
+    chosen = of("chosen.gguf", expert_gating_func=3)
+    assert (chosen == of("norm.gguf", expert_weights_norm=True)).all()
+    assert worst_error(chosen, of("plain.gguf")) > 0.05
+
+
+@pytest.mark.parametrize("function", [2, 4, 77])
+def test_gguf_with_another_gating_function_is_refused(function, tmp_path):
+    import tiny_gguf
+
+    spec = SPECS["gpt_oss_truncate"]
+    spec = type(spec)("gating", {**spec.config, "expert_gating_func": function}, 98)
+    tiny_gguf.write_gguf(tmp_path / "model.gguf", spec, make_tensors(spec), "F32")
+    fails(4, "plan", tmp_path / "model.gguf", mentions=["gpt-oss.expert_gating_func", function])
+
+
 # Not Gemma in 8 bits and groups of 32: for one token two of its experts are then so near each other
 # that the halves of the cache decide.
 @pytest.mark.parametrize("name,bits,group", [

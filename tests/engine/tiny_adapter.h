@@ -1,13 +1,12 @@
 // A tiny random LoRA adapter for engine::testing::TinyModel, as PEFT writes it.
 #pragma once
 
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
+#include "models/random_tensors.h"
 #include "models/tiny_model.h"
 
 namespace ringkeep::engine::testing {
@@ -42,26 +41,13 @@ class TinyAdapter {
  public:
   explicit TinyAdapter(unsigned seed, int rank = 4,
                        const std::vector<TinyFactor>& factors = tiny_factors()) {
-    using ringkeep::testing::Bytes;
-    std::mt19937 random(seed);
-    nlohmann::ordered_json header;
-    std::string data;
-    const auto add = [&](const std::string& name, int rows, int cols, float width) {
-      std::normal_distribution<float> normal(0.0f, width);
-      Bytes bytes;
-      for (int i = 0; i < rows * cols; ++i) bytes.put(normal(random));
-      header[name] = {{"dtype", "F32"},
-                      {"shape", {rows, cols}},
-                      {"data_offsets", {data.size(), data.size() + bytes.data.size()}}};
-      data += bytes.data;
-    };
+    ringkeep::testing::RandomTensors tensors(seed);
     for (const TinyFactor& f : factors) {
       const std::string name = "base_model.model." + f.module;
-      add(name + ".lora_A.weight", rank, f.inputs, 1.0f / std::sqrt(static_cast<float>(f.inputs)));
-      add(name + ".lora_B.weight", f.outputs, rank, 0.5f / std::sqrt(static_cast<float>(rank)));
+      tensors.matrix(name + ".lora_A", rank, f.inputs);
+      tensors.matrix(name + ".lora_B", f.outputs, rank, 0.5f);
     }
-    const std::string text = header.dump();
-    folder_.write("adapter_model.safetensors", Bytes().u64(text.size()).raw(text).raw(data).data);
+    tensors.write(folder_, "adapter_model.safetensors");
     config = {{"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"bias", "none"}};
     write_config();
   }

@@ -24,8 +24,8 @@ struct Reply {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringkeep::prompt;
   if (size < 2) return 0;
-  const ReplyFormat format{static_cast<ToolFormat>(data[0] % 10),
-                           static_cast<ReasoningFormat>(data[1] % 4)};
+  const ReplyFormat format{static_cast<ToolFormat>(data[0] % 11),
+                           static_cast<ReasoningFormat>(data[1] % 5)};
   const std::string text(reinterpret_cast<const char*>(data + 2), size - 2);
   const ReplyOptions options{
       .tools = nlohmann::ordered_json::parse(

@@ -11,10 +11,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 using prompt::ToolFormat;
 
-constexpr ToolFormat kAll[] = {
-    ToolFormat::hermes,  ToolFormat::qwen3_coder,  ToolFormat::llama3_json,
-    ToolFormat::mistral, ToolFormat::mistral_args, ToolFormat::functiongemma,
-    ToolFormat::gemma4,  ToolFormat::deepseek_v3,  ToolFormat::deepseek_v31};
+constexpr ToolFormat kAll[] = {ToolFormat::hermes,       ToolFormat::qwen3_coder,
+                               ToolFormat::llama3_json,  ToolFormat::mistral,
+                               ToolFormat::mistral_args, ToolFormat::functiongemma,
+                               ToolFormat::gemma4,       ToolFormat::deepseek_v3,
+                               ToolFormat::deepseek_v31, ToolFormat::harmony};
 
 Json parameters() {
   return Json::parse(R"({"type": "object", "properties": {

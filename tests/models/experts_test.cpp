@@ -2,7 +2,8 @@
 // their rows share experts; and a step reads the experts of its rows alone.
 #include <gtest/gtest.h>
 
-#include "runner.h"
+#include "ragged_batch.h"
+#include "random_tensors.h"
 
 namespace ringkeep::testing {
 namespace {
@@ -36,83 +37,43 @@ class TinyGptOss {
 
  private:
   void write_weights() const {
-    std::mt19937 random(3);
-    nlohmann::ordered_json header;
-    std::string data;
-    const auto add = [&](const std::string& name, std::vector<int> shape, float mean, float width) {
-      std::normal_distribution<float> normal(mean, width);
-      size_t count = 1;
-      for (const int extent : shape) count *= static_cast<size_t>(extent);
-      Bytes bytes;
-      for (size_t i = 0; i < count; ++i) bytes.put(normal(random));
-      header[name] = {{"dtype", "F32"},
-                      {"shape", shape},
-                      {"data_offsets", {data.size(), data.size() + bytes.data.size()}}};
-      data += bytes.data;
-    };
+    RandomTensors tensors(3);
     const auto biased = [&](const std::string& name, int rows, int cols) {
-      add(name + ".weight", {rows, cols}, 0.0f, 1.0f / std::sqrt(static_cast<float>(cols)));
-      add(name + ".bias", {rows}, 0.0f, 0.1f);
+      tensors.matrix(name, rows, cols);
+      tensors.add(name + ".bias", {rows}, 0.0f, 0.1f);
     };
-    add("model.embed_tokens.weight", {kVocab, kHidden}, 0.0f, 0.5f);
+    tensors.add("model.embed_tokens.weight", {kVocab, kHidden}, 0.0f, 0.5f);
     for (int i = 0; i < kLayers; ++i) {
       const std::string p = fmt::format("model.layers.{}.", i);
       biased(p + "self_attn.q_proj", kHeads * 64, kHidden);
       biased(p + "self_attn.k_proj", kKvHeads * 64, kHidden);
       biased(p + "self_attn.v_proj", kKvHeads * 64, kHidden);
       biased(p + "self_attn.o_proj", kHidden, kHeads * 64);
-      add(p + "self_attn.sinks", {kHeads}, 0.0f, 1.0f);
+      tensors.add(p + "self_attn.sinks", {kHeads}, 0.0f, 1.0f);
       biased(p + "mlp.router", kExperts, kHidden);
-      add(p + "mlp.experts.gate_up_proj", {kExperts, kHidden, 2 * kWidth}, 0.0f, 0.3f);
-      add(p + "mlp.experts.gate_up_proj_bias", {kExperts, 2 * kWidth}, 0.0f, 0.1f);
-      add(p + "mlp.experts.down_proj", {kExperts, kWidth, kHidden}, 0.0f, 0.1f);
-      add(p + "mlp.experts.down_proj_bias", {kExperts, kHidden}, 0.0f, 0.1f);
+      tensors.add(p + "mlp.experts.gate_up_proj", {kExperts, kHidden, 2 * kWidth}, 0.0f, 0.3f);
+      tensors.add(p + "mlp.experts.gate_up_proj_bias", {kExperts, 2 * kWidth}, 0.0f, 0.1f);
+      tensors.add(p + "mlp.experts.down_proj", {kExperts, kWidth, kHidden}, 0.0f, 0.1f);
+      tensors.add(p + "mlp.experts.down_proj_bias", {kExperts, kHidden}, 0.0f, 0.1f);
       for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
-        add(p + norm + ".weight", {kHidden}, 1.0f, 0.1f);
+        tensors.add(p + norm + ".weight", {kHidden}, 1.0f, 0.1f);
     }
-    add("model.norm.weight", {kHidden}, 1.0f, 0.1f);
-    add("lm_head.weight", {kVocab, kHidden}, 0.0f, 0.2f);
-    const std::string text = header.dump();
-    folder_.write("model.safetensors", Bytes().u64(text.size()).raw(text).raw(data).data);
+    tensors.add("model.norm.weight", {kHidden}, 1.0f, 0.1f);
+    tensors.add("lm_head.weight", {kVocab, kHidden}, 0.0f, 0.2f);
+    tensors.write(folder_);
   }
 
   TempFolder folder_;
 };
 
-CacheFlags flags_of(const char* codec) {
-  CacheFlags flags;
-  flags.kv_bits = codec;
-  flags.ctx = 512;
-  flags.chunk = 128;
-  flags.parallel = 2;
-  return flags;
-}
-
 TEST(Experts, RaggedBatchEqualsSingleRuns) {
   const TinyGptOss tiny;
-  for (const char* codec : {"f16", "8", "4"}) {
-    std::mt19937 random(5);
-    const Tokens a = random_tokens(5 + 60, random), b = random_tokens(117 + 60, random);
-    Runner batch(tiny.open(), flags_of(codec), 2), single(tiny.open(), flags_of(codec));
-    const auto first = batch.store().open().value(), second = batch.store().open().value();
-    Logits of_a = batch.feed(first, std::span(a).first(5), 128);
-    Logits of_b = batch.feed(second, std::span(b).first(117), 128);
-    for (size_t step = 0; step < 60; step += 3) {
-      const auto rows = batch.append({{first, std::span(a).subspan(5 + step, 3)},
-                                      {second, std::span(b).subspan(117 + step, 3)}});
-      of_a.insert(of_a.end(), rows.begin(), rows.begin() + 3);
-      of_b.insert(of_b.end(), rows.begin() + 3, rows.end());
-      batch.commit(first, 3);
-      batch.commit(second, 3);
-    }
-    EXPECT_TRUE(of_a == single.feed(single.store().open().value(), a, 17)) << codec;
-    EXPECT_TRUE(of_b == single.feed(single.store().open().value(), b, 17)) << codec;
-  }
+  expect_ragged_batch_equals_single_runs([&] { return tiny.open(); });
 }
 
 TEST(Experts, AStepReadsThoseOfItsRows) {
   const TinyGptOss tiny;
-  Runner runner(tiny.open(), flags_of("8"), 2);
+  Runner runner(tiny.open(), two_sequences("8"), 2);
   const auto sequence = runner.store().open().value();
   std::mt19937 random(6);
   const Tokens tokens = random_tokens(100, random);

@@ -2,13 +2,12 @@
 // of different sizes, layers that share caches, per-layer embeddings; or with values from keys.
 #pragma once
 
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 
 #include "../checkpoint/files.h"
 #include "checkpoint/checkpoint.h"
+#include "random_tensors.h"
 #include "tiny_model.h"
 
 namespace ringkeep::testing {
@@ -52,25 +51,12 @@ class TinyGemma4 {
   }
 
   void write_weights() const {
-    std::mt19937 random(3);
-    nlohmann::ordered_json header;
-    std::string data;
-    const auto add = [&](const std::string& name, std::vector<int> shape, float mean, float width) {
-      std::normal_distribution<float> normal(mean, width);
-      size_t count = 1;
-      for (const int extent : shape) count *= static_cast<size_t>(extent);
-      Bytes bytes;
-      for (size_t i = 0; i < count; ++i) bytes.put(normal(random));
-      header[name] = {{"dtype", "F32"},
-                      {"shape", shape},
-                      {"data_offsets", {data.size(), data.size() + bytes.data.size()}}};
-      data += bytes.data;
-    };
+    RandomTensors tensors(3);
     const auto matrix = [&](const std::string& name, int rows, int cols) {
-      add(name + ".weight", {rows, cols}, 0.0f, 1.0f / std::sqrt(static_cast<float>(cols)));
+      tensors.matrix(name, rows, cols);
     };
     const auto norm = [&](const std::string& name, int size) {
-      add(name + ".weight", {size}, 0.8f, 0.2f);
+      tensors.norm(name, size, 0.8f, 0.2f);
     };
     matrix("model.embed_tokens", kVocab, kHidden);
     if (e_series_) {
@@ -101,11 +87,10 @@ class TinyGemma4 {
         matrix(p + "per_layer_projection", kHidden, kEmbedded);
         norm(p + "post_per_layer_input_norm", kHidden);
       }
-      add(p + "layer_scalar", {1}, 0.8f, 0.1f);
+      tensors.add(p + "layer_scalar", {1}, 0.8f, 0.1f);
     }
     norm("model.norm", kHidden);
-    const std::string text = header.dump();
-    folder_.write("model.safetensors", Bytes().u64(text.size()).raw(text).raw(data).data);
+    tensors.write(folder_);
   }
 
   bool e_series_;

@@ -11,6 +11,7 @@
 
 #include "../checkpoint/files.h"
 #include "checkpoint/checkpoint.h"
+#include "random_tensors.h"
 
 namespace ringkeep::testing {
 
@@ -99,50 +100,36 @@ class TinyModel {
   }
 
   void write_weights() const {
-    std::mt19937 random(spec_.seed);
-    nlohmann::ordered_json header;
-    std::string data;
-    const auto add = [&](const std::string& name, std::vector<int> shape, float mean, float width) {
-      std::normal_distribution<float> normal(mean, width);
-      size_t count = 1;
-      for (const int extent : shape) count *= static_cast<size_t>(extent);
-      Bytes bytes;
-      for (size_t i = 0; i < count; ++i) bytes.put(normal(random));
-      header[name] = {{"dtype", "F32"},
-                      {"shape", shape},
-                      {"data_offsets", {data.size(), data.size() + bytes.data.size()}}};
-      data += bytes.data;
-    };
+    RandomTensors tensors(spec_.seed);
     const auto matrix = [&](const std::string& name, int rows, int cols) {
-      add(name, {rows, cols}, 0.0f, 1.5f / std::sqrt(static_cast<float>(cols)));
+      tensors.matrix(name, rows, cols, 1.5f);
     };
     const float one = spec_.gemma ? 0.0f : 1.0f;  // Gemma stores norm weights less one
-    matrix("model.embed_tokens.weight", spec_.vocab, kHidden);
+    matrix("model.embed_tokens", spec_.vocab, kHidden);
     for (int i = 0; spec_.poisoned >= 0 && i < kHidden; ++i) {
       const float nan = std::numeric_limits<float>::quiet_NaN();
-      std::memcpy(data.data() + 4 * (spec_.poisoned * kHidden + i), &nan, 4);
+      std::memcpy(tensors.data().data() + 4 * (spec_.poisoned * kHidden + i), &nan, 4);
     }
     for (size_t i = 0; i < spec_.layers.size(); ++i) {
       const std::string p = fmt::format("model.layers.{}.", i);
-      matrix(p + "self_attn.q_proj.weight", spec_.heads * spec_.head_dim, kHidden);
-      matrix(p + "self_attn.k_proj.weight", spec_.kv_heads * spec_.head_dim, kHidden);
-      matrix(p + "self_attn.v_proj.weight", spec_.kv_heads * v_dim(), kHidden);
-      matrix(p + "self_attn.o_proj.weight", kHidden, spec_.heads * v_dim());
-      matrix(p + "mlp.gate_proj.weight", kFfn, kHidden);
-      matrix(p + "mlp.up_proj.weight", kFfn, kHidden);
-      matrix(p + "mlp.down_proj.weight", kHidden, kFfn);
+      matrix(p + "self_attn.q_proj", spec_.heads * spec_.head_dim, kHidden);
+      matrix(p + "self_attn.k_proj", spec_.kv_heads * spec_.head_dim, kHidden);
+      matrix(p + "self_attn.v_proj", spec_.kv_heads * v_dim(), kHidden);
+      matrix(p + "self_attn.o_proj", kHidden, spec_.heads * v_dim());
+      matrix(p + "mlp.gate_proj", kFfn, kHidden);
+      matrix(p + "mlp.up_proj", kFfn, kHidden);
+      matrix(p + "mlp.down_proj", kHidden, kFfn);
       std::vector<const char*> norms = {"input_layernorm", "post_attention_layernorm"};
       if (spec_.gemma) {
         norms.insert(norms.end(), {"pre_feedforward_layernorm", "post_feedforward_layernorm"});
-        add(p + "self_attn.q_norm.weight", {spec_.head_dim}, one, 0.4f);
-        add(p + "self_attn.k_norm.weight", {spec_.head_dim}, one, 0.4f);
+        tensors.norm(p + "self_attn.q_norm", spec_.head_dim, one, 0.4f);
+        tensors.norm(p + "self_attn.k_norm", spec_.head_dim, one, 0.4f);
       }
-      for (const char* norm : norms) add(p + norm + ".weight", {kHidden}, one, 0.1f);
+      for (const char* norm : norms) tensors.norm(p + norm, kHidden, one, 0.1f);
     }
-    add("model.norm.weight", {kHidden}, one, 0.1f);
-    if (!spec_.gemma) matrix("lm_head.weight", spec_.vocab, kHidden);
-    const std::string text = header.dump();
-    folder_.write("model.safetensors", Bytes().u64(text.size()).raw(text).raw(data).data);
+    tensors.norm("model.norm", kHidden, one, 0.1f);
+    if (!spec_.gemma) matrix("lm_head", spec_.vocab, kHidden);
+    tensors.write(folder_);
   }
 
   TinySpec spec_;

@@ -33,6 +33,8 @@ constexpr Found kTemplates[] = {
     {"'<｜tool▁calls▁begin｜>' '```json' '</think>'", ToolFormat::deepseek_v3,
      ReasoningFormat::think},
     {"'<｜tool▁calls▁begin｜>' '</think>'", ToolFormat::deepseek_v31, ReasoningFormat::think},
+    {R"({{- "<|start|>assistant<|channel|>analysis<|message|>" + message.thinking + "<|end|>" }})",
+     ToolFormat::harmony, ReasoningFormat::harmony},
 };
 
 TEST(ReplyFormat, IsFoundInTheTemplate) {
@@ -50,14 +52,34 @@ TEST(ReplyFormat, NamesGoBothWays) {
               found.reasoning);
   }
   EXPECT_EQ(reasoning_format_by_name("deepseek_r1").value(), ReasoningFormat::think);
+  EXPECT_EQ(tool_format_by_name("openai").value(), ToolFormat::harmony);
+  EXPECT_EQ(reasoning_format_by_name("openai_gptoss").value(), ReasoningFormat::harmony);
   const auto unknown = tool_format_by_name("pythonic");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().kind, ErrorKind::usage);
   EXPECT_NE(unknown.error().message.find("hermes"), std::string::npos);
 }
 
+TEST(ReplyFormat, ChannelsAreReadAloneOrNotAtAll) {
+  using TF = ToolFormat;
+  using RF = ReasoningFormat;
+  for (const ReplyFormat good : {ReplyFormat{TF::harmony, RF::harmony},
+                                 {TF::harmony, RF::none},
+                                 {TF::none, RF::harmony},
+                                 {TF::hermes, RF::think}})
+    EXPECT_TRUE(check_reply_format(good).ok());
+  for (const ReplyFormat bad : {ReplyFormat{TF::harmony, RF::think}, {TF::hermes, RF::harmony}}) {
+    const Status status = check_reply_format(bad);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::usage);
+    EXPECT_NE(status.error().message.find(tool_format_name(bad.tools)), std::string::npos);
+  }
+}
+
 TEST(ReplyFormat, APromptMayOpenTheReasoning) {
-  const auto opens = prompt_opens_reasoning;
+  const auto opens = [](ReasoningFormat reasoning, std::string_view prompt) {
+    return prompt_opens_reasoning({.reasoning = reasoning}, prompt);
+  };
   EXPECT_TRUE(opens(ReasoningFormat::think, "<|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(opens(ReasoningFormat::think, "<|im_start|>assistant\n<think>\n\n</think>\n\n"));
   EXPECT_FALSE(opens(ReasoningFormat::think, "<|im_start|>assistant\n"));
@@ -65,6 +87,12 @@ TEST(ReplyFormat, APromptMayOpenTheReasoning) {
   EXPECT_TRUE(opens(ReasoningFormat::gemma4, "<|turn>model\n<|channel>thought\n"));
   EXPECT_FALSE(opens(ReasoningFormat::gemma4, "<|turn>model\n<|channel>thought\n<channel|>"));
   EXPECT_FALSE(opens(ReasoningFormat::think, ""));
+  const std::string turn = "<|start|>user<|message|>Hi<|end|><|start|>assistant";
+  EXPECT_TRUE(opens(ReasoningFormat::harmony, turn + "<|channel|>analysis<|message|>"));
+  EXPECT_FALSE(opens(ReasoningFormat::harmony, turn + "<|channel|>final<|message|>"));
+  EXPECT_FALSE(opens(ReasoningFormat::harmony, turn));
+  EXPECT_TRUE(prompt_opens_reasoning({.tools = ToolFormat::harmony},
+                                     turn + "<|channel|>analysis<|message|>"));
 }
 
 }  // namespace

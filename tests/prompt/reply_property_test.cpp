@@ -10,15 +10,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr ToolFormat kFormats[] = {
-    ToolFormat::hermes,  ToolFormat::qwen3_coder,  ToolFormat::llama3_json,
-    ToolFormat::mistral, ToolFormat::mistral_args, ToolFormat::functiongemma,
-    ToolFormat::gemma4,  ToolFormat::deepseek_v3,  ToolFormat::deepseek_v31};
+constexpr ToolFormat kFormats[] = {ToolFormat::hermes,       ToolFormat::qwen3_coder,
+                                   ToolFormat::llama3_json,  ToolFormat::mistral,
+                                   ToolFormat::mistral_args, ToolFormat::functiongemma,
+                                   ToolFormat::gemma4,       ToolFormat::deepseek_v3,
+                                   ToolFormat::deepseek_v31, ToolFormat::harmony};
 constexpr ReasoningFormat kReasoning[] = {ReasoningFormat::none, ReasoningFormat::think,
-                                          ReasoningFormat::mistral, ReasoningFormat::gemma4};
+                                          ReasoningFormat::mistral, ReasoningFormat::gemma4,
+                                          ReasoningFormat::harmony};
 
 std::string pick(const std::vector<std::string>& from, std::mt19937& random) {
   return from[random() % from.size()];
+}
+
+ReplyFormat random_format(ToolFormat tools, std::mt19937& random) {
+  const ReplyFormat format{tools, kReasoning[random() % std::size(kReasoning)]};
+  if (check_reply_format(format).ok()) return format;
+  return {tools, ReasoningFormat::none};
 }
 
 std::string random_text(std::mt19937& random) {
@@ -152,10 +160,10 @@ TEST(ReplyProperty, ACutReplyIsTheBeginningOfTheWhole) {
   std::mt19937 random(4);
   const std::string kReplacement = "\xEF\xBF\xBD";
   int partial = 0, unfinished = 0;
-  for (int round = 0; round < 108; ++round) {
-    const ReplyFormat format{kFormats[static_cast<size_t>(round) % std::size(kFormats)],
-                             kReasoning[random() % std::size(kReasoning)]};
-    const ReasoningMarks marks = reasoning_marks(format.reasoning);
+  for (int round = 0; round < 120; ++round) {
+    const ReplyFormat format =
+        random_format(kFormats[static_cast<size_t>(round) % std::size(kFormats)], random);
+    const ReasoningMarks marks = reasoning_marks(format);
     const Written written = random_calls(format.tools, random);
     std::string text;
     if (format.reasoning != ReasoningFormat::none && round % 2 == 0)
@@ -227,10 +235,9 @@ TEST(ReplyProperty, SoupOfMarks) {
   std::mt19937 random(3);
   int called = 0;
   for (int round = 0; round < 6000; ++round) {
-    const ReplyFormat format{kFormats[random() % std::size(kFormats)],
-                             kReasoning[random() % std::size(kReasoning)]};
+    const ReplyFormat format = random_format(kFormats[random() % std::size(kFormats)], random);
     const CallGrammar g = call_grammar(format.tools);
-    const ReasoningMarks reasoning = reasoning_marks(format.reasoning);
+    const ReasoningMarks reasoning = reasoning_marks(format);
     std::vector<std::string> parts = {g.begin,
                                       g.separator,
                                       g.end,
@@ -255,7 +262,11 @@ TEST(ReplyProperty, SoupOfMarks) {
                                       "[",
                                       "a",
                                       reasoning.open,
-                                      reasoning.close};
+                                      reasoning.close,
+                                      reasoning.next,
+                                      reasoning.answer};
+    if (format.has_channels())
+      parts.insert(parts.end(), {"<|start|>", "<|channel|>", "<|message|>", "<|call|>", " to=now"});
     if (random() % 2 == 0) parts.push_back(std::string(600, 'z'));
     const std::string arguments = g.arguments == CallGrammar::Arguments::xml ? "" : "{}";
     for (int i = 0; i < 4; ++i)
@@ -275,7 +286,7 @@ TEST(ReplyProperty, SoupOfMarks) {
     for (const Call& call : whole.calls)
       EXPECT_TRUE(is_json_or_long(call.arguments)) << call.arguments;
     called += static_cast<int>(whole.calls.size());
-    if (!whole.calls.empty()) continue;
+    if (!whole.calls.empty() || format.has_channels()) continue;
     if (format.reasoning == ReasoningFormat::none) {
       EXPECT_EQ(without_space(whole.content), without_space(text));
     }

@@ -120,13 +120,22 @@ class ReplyGrammar {
     return Grammar::sequence(all);
   }
 
+  // An answer that is no call.
+  Result<GrammarPtr> answer(const GrammarPtr& text) const {
+    const prompt::ReasoningMarks marks = prompt::reasoning_marks(format_);
+    if (marks.answer.empty()) return text;
+    const GrammarPtr parts[] = {RK_TRY(spelled(marks.answer)), text};
+    return Grammar::sequence(parts);
+  }
+
   // `then` after the reasoning, which may be there (or is, and is open already).
   Result<GrammarPtr> after_reasoning(const GrammarPtr& then, bool open) const {
-    const prompt::ReasoningMarks marks = prompt::reasoning_marks(format_.reasoning);
+    const prompt::ReasoningMarks marks = prompt::reasoning_marks(format_);
     if (marks.close.empty()) return then;
+    if (!marks.next.empty()) return after_messages(then, marks, open);
     const GrammarPtr space = RK_TRY(Grammar::from_regex("[ \\n]{0,4}"));
     const GrammarPtr answer[] = {space, then};
-    Grammar::FreeText thoughts{.once = true};
+    Grammar::FreeText thoughts{.once = true, .may_end = false};
     thoughts.triggers.push_back({.text = marks.close,
                                  .control = is_control(tokenizer_, marks.close),
                                  .then = RK_TRY(Grammar::sequence(answer))});
@@ -135,6 +144,21 @@ class ReplyGrammar {
     const GrammarPtr with[] = {RK_TRY(spelled(marks.open)), thinking};
     const GrammarPtr either[] = {then, RK_TRY(Grammar::sequence(with))};
     return Grammar::any_of(either);
+  }
+
+  // `then` after any number of messages of reasoning.
+  Result<GrammarPtr> after_messages(const GrammarPtr& then, const prompt::ReasoningMarks& marks,
+                                    bool open) const {
+    Grammar::FreeText thoughts{.once = true, .may_end = false};
+    thoughts.triggers.push_back({.text = marks.close,
+                                 .control = is_control(tokenizer_, marks.close),
+                                 .then = RK_TRY(spelled(marks.next))});
+    const GrammarPtr thinking = RK_TRY(Grammar::free_text(thoughts));
+    const GrammarPtr message[] = {RK_TRY(spelled(marks.open)), thinking};
+    const GrammarPtr all[] = {
+        open ? thinking : Grammar::literal(""),
+        RK_TRY(Grammar::repeat(RK_TRY(Grammar::sequence(message)), 0, UINT32_MAX)), then};
+    return Grammar::sequence(all);
   }
 
   static constexpr uint32_t kMostCalls = 16;
@@ -152,7 +176,8 @@ std::optional<ApiError> plan_tools(const Model& model, const ChatFields& fields,
   Choice choice;
   if (auto error = read_choice(fields, choice)) return error;
   if (choice.kind == Choice::Kind::none || fields.tools.is_null()) {
-    plan.format.tools = prompt::ToolFormat::none;
+    // Channels are there without tools, too.
+    if (!plan.format.has_channels()) plan.format.tools = prompt::ToolFormat::none;
     return std::nullopt;
   }
   if (model.template_source.find("tools") == std::string::npos)
@@ -171,10 +196,12 @@ std::optional<ApiError> plan_reply(const Model& model, const ChatFields& fields,
                                    const std::string& prompt, ChatPlan& plan) {
   const text::Tokenizer& tokenizer = *model.tokenizer;
   const bool tools = !plan.tools.is_null();
-  plan.in_reasoning = prompt::prompt_opens_reasoning(plan.format.reasoning, prompt);
+  plan.in_reasoning = prompt::prompt_opens_reasoning(plan.format, prompt);
   plan.stop = prompt::reply_stop_strings(plan.format, tools);
   for (const std::string& mark : prompt::reply_marks(plan.format, tools))
     plan.show_control |= is_control(tokenizer, mark);
+  for (const std::string& mark : prompt::reply_stop_tokens(plan.format))
+    if (is_control(tokenizer, mark)) plan.stop_tokens.push_back(tokenizer.id_of(mark));
 
   Choice choice;
   read_choice(fields, choice);
@@ -201,7 +228,7 @@ std::optional<ApiError> plan_reply(const Model& model, const ChatFields& fields,
     std::vector<GrammarPtr> replies;
     if (tools)
       replies.push_back(RK_TRY(builder.calls(plan.tools, choice.name, fields.parallel_tool_calls)));
-    if (rule) replies.push_back(RK_TRY(rule_grammar(fields.rule)));
+    if (rule) replies.push_back(RK_TRY(builder.answer(RK_TRY(rule_grammar(fields.rule)))));
     return builder.after_reasoning(RK_TRY(Grammar::any_of(replies)), plan.in_reasoning);
   });
   if (!matcher.ok()) {

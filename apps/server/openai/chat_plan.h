@@ -18,8 +18,9 @@ struct ChatPlan {
   bool in_reasoning = false;      // the prompt ends within a thinking block
   bool show_control = false;      // marks of the reply are control tokens
   std::vector<std::string> stop;  // beside the request's
-  bool one_call = false;          // further calls of the reply are not told
-  MatcherPointer constraint;      // null: none
+  std::vector<int32_t> stop_tokens;
+  bool one_call = false;      // further calls of the reply are not told
+  MatcherPointer constraint;  // null: none
 };
 
 // Before the prompt is rendered: which tools it shows. Errors name the field.

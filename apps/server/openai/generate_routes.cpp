@@ -141,6 +141,9 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   base.tokens = built->tokens;
   base.show_control |= reply.show_control;
   base.stop.insert(base.stop.end(), reply.stop.begin(), reply.stop.end());
+  if (!fields->ignore_eos)
+    base.stop_tokens.insert(base.stop_tokens.end(), reply.stop_tokens.begin(),
+                            reply.stop_tokens.end());
   if (fields->messages.size() <= kMostWithEnds)
     base.snapshot_at = prompt::message_ends(*model->tokenizer, *model->chat_template,
                                             fields->messages, options, *built);
