@@ -12,6 +12,7 @@
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "kv/codec_flags.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -128,7 +129,12 @@ void print_rows_text(const std::vector<BenchRow>& rows, const Options& options,
 Result<int> bench_command(const Options& asked) {
   init_log(asked.model.verbosity);
   Options options = asked;
-  if (options.codecs.empty()) return make_error(ErrorKind::usage, "--codecs names no codec");
+  for (const std::string& codec : options.codecs) {
+    CacheFlags flags = options.cache;
+    flags.kv_bits = codec;
+    for (const LayerKind kind : {LayerKind::full, LayerKind::sliding})
+      RK_TRY(kv::codec_for(flags, kind, "--codecs"));
+  }
   checkpoint::Checkpoint checkpoint =
       RK_TRY(checkpoint::open(options.model.model, {.tokenizer = false}));
   Session session =
@@ -188,16 +194,13 @@ Command add_bench(CLI::App& app) {
       ->group(group);
   add_integer(*command, "-n,--max-tokens", options->decode, "tokens to decode", 1, kMostTokens)
       ->group(group);
-  add_integer(*command, "-d,--depths", options->depths, "tokens already in the cache", 0,
-              kMostTokens)
+  add_list(*command, "-d,--depths", options->depths, "tokens already in the cache",
+           whole_number(0, kMostTokens))
       ->type_name("N,...")
-      ->delimiter(',')
       ->group(group);
   CLI::Option* budget = add_cache_options(*command, options->cache, false);
-  command->add_option("--codecs", options->codecs, "codecs of the cache (see run --kv-bits)")
+  add_list(*command, "--codecs", options->codecs, "codecs of the cache (see run --kv-bits)")
       ->type_name("CODEC,...")
-      ->delimiter(',')
-      ->capture_default_str()
       ->excludes(budget)
       ->group(group);
   add_integer(*command, "-r,--repetitions", options->repetitions, "the median of this many counts",

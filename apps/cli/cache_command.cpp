@@ -1,4 +1,5 @@
 // `cache make|inspect|check`: saved caches as files.
+#include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "checkpoint/safetensors.h"
@@ -32,6 +33,7 @@ Result<int> make(Options options) {
   init_log(options.model.verbosity);
   options.cache.prefix_cache_bytes = -1;
   options.cache.save = true;
+  RK_TRY(AtomicFile::create(options.file));  // before all the work
   const std::string text = options.prompt_file.empty()
                                ? options.prompt
                                : RK_TRY(read_text_file(options.prompt_file, kPromptLimit));
@@ -42,7 +44,9 @@ Result<int> make(Options options) {
   const Session session = RK_TRY(start(std::move(checkpoint), options.cache, options.runtime));
   engine::Engine& engine = *session.engine;
   engine::Request request;
-  request.tokens = RK_TRY(prompt::build_completion_prompt(*engine.tokenizer(), text)).tokens;
+  request.tokens =
+      RK_TRY(prompt::build_completion_prompt(*engine.tokenizer(), text, engine.plan().max_length()))
+          .tokens;
   request.max_tokens = 1;  // all of the prompt is in the cache once a token follows it
   request.sampling.temperature = 0.0f;
   std::vector<int32_t> tokens = request.tokens;

@@ -41,7 +41,9 @@ struct Options {
 Result<Windows> make_windows(const Options& options, const std::string& text,
                              const engine::Engine& engine) {
   if (options.tokens_file.empty()) return text_windows(text, engine);
-  return token_windows(RK_TRY(parse_token_ids(text, engine.config().vocab_size)), engine);
+  return token_windows(RK_TRY(parse_token_ids(text, engine.config().vocab_size,
+                                              "--tokens-file " + options.tokens_file)),
+                       engine);
 }
 
 // Divergence of the cache under `flags` from the rows of reference logits: mean KL(f16 || cache) in

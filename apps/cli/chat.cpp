@@ -63,8 +63,10 @@ Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTempla
     }
     if (chat_template != nullptr) messages.push_back(Json{{"role", "user"}, {"content", line}});
     auto prompt = chat_template != nullptr
-                      ? prompt::build_chat_prompt(*engine.tokenizer(), *chat_template, messages)
-                      : prompt::build_completion_prompt(*engine.tokenizer(), line);
+                      ? prompt::build_chat_prompt(*engine.tokenizer(), *chat_template, messages,
+                                                  {.context = engine.plan().max_length()})
+                      : prompt::build_completion_prompt(*engine.tokenizer(), line,
+                                                        engine.plan().max_length());
     engine::Request request = base;
     prompt::Prompt built = RK_TRY(std::move(prompt));
     const std::string prompt_text = std::move(built.text);

@@ -37,9 +37,11 @@ Result<convert::Importance> measure_importance(const std::string& model,
   Session session = RK_TRY(start(std::move(checkpoint), flags, runtime));
   engine::Engine& engine = *session.engine;
   Windows windows =
-      text.ids ? RK_TRY(token_windows(
-                     RK_TRY(parse_token_ids(text.text, engine.config().vocab_size)), engine))
-               : RK_TRY(text_windows(text.text, engine));
+      text.ids
+          ? RK_TRY(token_windows(
+                RK_TRY(parse_token_ids(text.text, engine.config().vocab_size, "--calibration-ids")),
+                engine))
+          : RK_TRY(text_windows(text.text, engine));
 
   models::InputStatistics statistics;
   std::optional<Progress> progress;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/eval_options.h"
 #include "cli/machine.h"
+#include "cli/numbers.h"
 #include "eval/fingerprint.h"
 #include "kernels/select/select.h"
 #include "kv/plan.h"
@@ -50,10 +51,8 @@ void add_eval_options(CLI::App& app, EvalOptions& options) {
       ->type_name("FILE")
       ->group("Output");
   CLI::Option* budget = add_cache_options(app, options.cache, false);
-  app.add_option("--codecs", options.codecs, "codecs of the cache (see run --kv-bits)")
+  add_list(app, "--codecs", options.codecs, "codecs of the cache (see run --kv-bits)")
       ->type_name("CODEC,...")
-      ->delimiter(',')
-      ->capture_default_str()
       ->excludes(budget)
       ->group("Measurement");
   add_context_option(app, options.cache);
@@ -61,7 +60,6 @@ void add_eval_options(CLI::App& app, EvalOptions& options) {
 }
 
 Result<checkpoint::Checkpoint> open_for_eval(const EvalOptions& options, CacheFlags& cache) {
-  if (options.codecs.empty()) return make_error(ErrorKind::usage, "--codecs: the list is empty");
   auto checkpoint = RK_TRY(checkpoint::open(options.model.model));
   RK_TRY(models::check_family(checkpoint.config));
   cache = options.cache;
@@ -115,8 +113,9 @@ Result<EvalSession> start_eval(checkpoint::Checkpoint checkpoint, const EvalOpti
 Result<EvalText> read_text(const EvalOptions& options, const checkpoint::Checkpoint& checkpoint) {
   EvalText out;
   if (!options.tokens.empty()) {
-    out.tokens = RK_TRY(parse_token_ids(RK_TRY(read_text_file(options.tokens, kTextLimit)),
-                                        checkpoint.config.vocab_size));
+    out.tokens =
+        RK_TRY(parse_token_ids(RK_TRY(read_text_file(options.tokens, kTextLimit)),
+                               checkpoint.config.vocab_size, "--tokens-file " + options.tokens));
     return out;
   }
   const TokenizerData& data = checkpoint.tokenizer;

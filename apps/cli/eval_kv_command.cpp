@@ -135,12 +135,10 @@ Command add_eval_kv(CLI::App& app) {
       ->add_flag("--ablate", options->ablate,
                  "also measure each codec on K alone, V alone, sliding and full layers alone")
       ->group(group);
-  command
-      ->add_option("--lengths", options->lengths,
-                   "also report the rows just before these lengths (sets --ctx)")
-      ->transform(whole_number(1, kMostTokens))
+  add_list(*command, "--lengths", options->lengths,
+           "also report the rows just before these lengths (sets --ctx)",
+           whole_number(1, kMostTokens))
       ->type_name("N,...")
-      ->delimiter(',')
       ->group(group);
   add_integer(*command, "--free-run", options->free_run,
               "tokens of greedy continuations that are compared; 0: none, no decode speed", 0, 4096)

@@ -81,13 +81,11 @@ Command add_eval_needle(CLI::App& app) {
   command->add_option("--text", options->text, "the text to hide facts in (default: built in)")
       ->type_name("FILE")
       ->group(group);
-  command
-      ->add_option("--depths", options->depths,
-                   "tokens from a fact to the question (default: near, on both sides of the "
-                   "window, and far)")
-      ->transform(whole_number(0, kMostTokens))
+  add_list(*command, "--depths", options->depths,
+           "tokens from a fact to the question (default: near, on both sides of the window, and "
+           "far)",
+           whole_number(0, kMostTokens))
       ->type_name("N,...")
-      ->delimiter(',')
       ->group(group);
   add_integer(*command, "--facts", options->facts, "facts at each depth, each in its own text", 1,
               10000)

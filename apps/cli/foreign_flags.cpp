@@ -84,16 +84,22 @@ const char* advice_for(std::string_view flag) {
 
 }  // namespace
 
-const CLI::App* find_command(CLI::App& app, const std::string& name) {
+const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   const auto found =
-      app.get_subcommands([&](CLI::App* command) { return command->get_name() == name; });
+      app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
   return found.empty() ? nullptr : found.front();
 }
 
-std::vector<std::string> foreign_flags(CLI::App& app, const std::vector<std::string>& arguments) {
-  const CLI::App* command = arguments.empty() ? nullptr : find_command(app, arguments.front());
+std::vector<std::string> foreign_flags(const CLI::App& app,
+                                       const std::vector<std::string>& arguments) {
+  const CLI::App* command = &app;  // in the end the innermost: "cache check"
+  for (const std::string& argument : arguments) {
+    const CLI::App* inner = find_command(*command, argument);
+    if (inner == nullptr) break;
+    command = inner;
+  }
   std::vector<std::string> lines;
-  if (command == nullptr) return lines;
+  if (command == &app) return lines;
   for (const std::string& argument : arguments) {
     const std::string flag = argument.substr(0, argument.find('='));
     const char* text = advice_for(flag);

@@ -27,9 +27,10 @@ struct Options {
 
 Result<std::vector<int32_t>> input_tokens(const Options& options, const engine::Engine& engine) {
   const int64_t vocab = engine.config().vocab_size;
-  if (options.tokens) return parse_token_ids(*options.tokens, vocab);
+  if (options.tokens) return parse_token_ids(*options.tokens, vocab, "--tokens");
   if (options.tokens_file)
-    return parse_token_ids(RK_TRY(read_text_input(*options.tokens_file, kTextLimit)), vocab);
+    return parse_token_ids(RK_TRY(read_text_input(*options.tokens_file, kTextLimit)), vocab,
+                           "--tokens-file " + *options.tokens_file);
   const std::string text =
       options.text ? *options.text : RK_TRY(read_text_input(*options.text_file, kTextLimit));
   if (engine.tokenizer() == nullptr)

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -99,7 +100,13 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return ringkeep::cli::run(argc, argv);
-  } catch (const std::exception& error) {  // from a library: out of memory, mostly
+  } catch (const std::bad_alloc&) {
+    std::fputs(
+        "ringkeep: error: out of memory: the process may not have as much as this needs: a smaller "
+        "--ctx, --parallel, --kv-memory, --prefix-cache-bytes or --chunk takes less\n",
+        stderr);
+    return 1;
+  } catch (const std::exception& error) {  // from a library
     std::fprintf(stderr, "ringkeep: error: %s\n", error.what());
     return 1;
   }

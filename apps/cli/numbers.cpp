@@ -26,6 +26,22 @@ CLI::Validator whole_number(int64_t least, int64_t most) {
   return {check, ""};
 }
 
+Result<std::vector<std::string>> split_list(const std::string& text, const std::string& what) {
+  std::vector<std::string> entries;
+  for (size_t at = 0;;) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    if (comma == at)
+      return make_error(
+          ErrorKind::usage,
+          "{}: expected entries with a comma between two of them, found \"{}\", whose "
+          "entry {} is empty",
+          what, text, entries.size() + 1);
+    entries.push_back(text.substr(at, comma - at));
+    if (comma == text.size()) return entries;
+    at = comma + 1;
+  }
+}
+
 CLI::Validator seed_number() {
   const auto check = [](std::string& text) -> std::string {
     const auto number = parse_number<uint64_t>(text, "");

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/result.h"
 
@@ -53,6 +54,40 @@ CLI::Option* add_real(CLI::App& app, const std::string& names, auto& value, cons
       ->transform(real_number(least, most))
       ->type_name("X")
       ->capture_default_str();
+}
+
+// The entries of "8,,4": as they are between the commas, or an error (usage) that names `what` and
+// the one that is empty.
+Result<std::vector<std::string>> split_list(const std::string& text, const std::string& what);
+
+// An option of a list with commas between its entries; it may be given several times, and several
+// lists may follow it. Every entry goes through `check`.
+template <typename T>
+CLI::Option* add_list(CLI::App& app, const std::string& names, std::vector<T>& values,
+                      const std::string& help, const CLI::Validator& check = {}) {
+  const std::string name = names.substr(names.rfind(',') + 1);
+  const auto read = [&values, check, name](const CLI::results_t& given) {
+    std::vector<T> all;
+    for (const std::string& text : given) {
+      const auto entries = split_list(text, name);
+      if (!entries.ok()) throw CLI::ValidationError(entries.error().message);
+      for (std::string entry : *entries) {
+        if (const std::string wrong = check(entry); !wrong.empty())
+          throw CLI::ValidationError(name, wrong);
+        if constexpr (std::is_arithmetic_v<T>)
+          all.push_back(*parse_number<T>(entry, name.c_str()));
+        else
+          all.push_back(std::move(entry));
+      }
+    }
+    values = std::move(all);
+    return true;
+  };
+  std::string shown;
+  for (const T& value : values) shown += fmt::format("{}{}", shown.empty() ? "" : ",", value);
+  CLI::Option* option = app.add_option(names, CLI::callback_t(read), help);
+  if (!shown.empty()) option->default_str(shown);
+  return option->expected(1, CLI::detail::expected_max_vector_size);
 }
 
 }  // namespace ringkeep::cli

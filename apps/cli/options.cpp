@@ -189,6 +189,11 @@ Result<engine::SamplingParams> sampling_params(const SamplingOptions& options) {
         parse_number<int32_t>(std::string_view(text).substr(0, colon), "--logit-bias (token id)"));
     const auto bias = RK_TRY(
         parse_number<float>(std::string_view(text).substr(colon + 1), "--logit-bias (bias)"));
+    if (!(bias >= -100.0f && bias <= 100.0f))
+      return make_error(ErrorKind::usage, "--logit-bias {}: expected a bias from -100 to 100",
+                        text);
+    if (std::ranges::count(params.logit_bias, id, [](const auto& one) { return one.first; }) > 0)
+      return make_error(ErrorKind::usage, "--logit-bias {}: token {} has a bias already", text, id);
     params.logit_bias.emplace_back(id, bias);
   }
   if (options.max_tokens == 0)
@@ -215,20 +220,50 @@ Result<std::pair<int64_t, int64_t>> parse_range(const std::string& text, int64_t
   return std::pair(begin, end);
 }
 
-Result<std::vector<int32_t>> parse_token_ids(const std::string& text, int64_t vocab_size) {
+Result<std::vector<int32_t>> parse_token_ids(const std::string& text, int64_t vocab_size,
+                                             const std::string& what) {
+  static constexpr std::string_view kBlank = " \t\r\n";
   static constexpr std::string_view kSeparators = ", \t\r\n";
   std::vector<int32_t> ids;
-  for (size_t at = text.find_first_not_of(kSeparators); at != std::string::npos;) {
+  bool comma = false;  // the last thing that was seen
+  for (size_t at = text.find_first_not_of(kBlank); at != std::string::npos;
+       at = text.find_first_not_of(kBlank, at)) {
+    if (text[at] == ',') {
+      if (comma || ids.empty()) break;
+      comma = true;
+      ++at;
+      continue;
+    }
+    comma = false;
     const size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
     const auto id =
-        RK_TRY(parse_number<int32_t>(std::string_view(text).substr(at, end - at), "token ids"));
+        RK_TRY(parse_number<int32_t>(std::string_view(text).substr(at, end - at), what.c_str()));
     if (id < 0 || id >= vocab_size)
-      return make_error(ErrorKind::usage, "token ids: {} is outside the vocabulary [0, {})", id,
-                        vocab_size);
+      return make_error(ErrorKind::usage, "{}: token id {} is outside the vocabulary [0, {})", what,
+                        id, vocab_size);
     ids.push_back(id);
-    at = text.find_first_not_of(kSeparators, end);
+    at = end;
   }
+  if (comma || (ids.empty() && text.find(',') != text.npos))
+    return make_error(ErrorKind::usage,
+                      "{}: expected token ids with a comma or white space between two of them, "
+                      "found an empty entry after {} of them",
+                      what, ids.size());
   return ids;
+}
+
+Status check_logit_bias(const engine::SamplingParams& params,
+                        const checkpoint::Checkpoint& checkpoint) {
+  const auto tokens = static_cast<int64_t>(checkpoint.tokenizer.pieces.size());
+  const int64_t most = checkpoint.tokenizer.kind == TokenizerData::Kind::none
+                           ? checkpoint.config.vocab_size
+                           : std::min(checkpoint.config.vocab_size, tokens);
+  for (const auto& [token, bias] : params.logit_bias)
+    if (token < 0 || token >= most)
+      return make_error(ErrorKind::usage,
+                        "--logit-bias: expected a token id from 0 to {}, found {}", most - 1,
+                        token);
+  return {};
 }
 
 Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(checkpoint::Checkpoint checkpoint) {

@@ -58,12 +58,18 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options);
 
 // The sampling parameters with the biases parsed. Errors (usage) name the flag and the value.
 Result<engine::SamplingParams> sampling_params(const SamplingOptions& options);
+// Biases are of tokens that the tokenizer has, where there is one: a model may have more rows.
+// Errors (usage): name the flag, the token and the vocabulary.
+Status check_logit_bias(const engine::SamplingParams& params,
+                        const checkpoint::Checkpoint& checkpoint);
 
 // "A:B", ":B", "A:" or ":" within [0, length]: the half-open range. Errors: usage.
 Result<std::pair<int64_t, int64_t>> parse_range(const std::string& text, int64_t length);
 
-// "2,10,11" (commas or white space): token ids in [0, vocab_size). Errors: usage.
-Result<std::vector<int32_t>> parse_token_ids(const std::string& text, int64_t vocab_size);
+// "2,10,11" (a comma or white space between two): token ids in [0, vocab_size). `what` they are,
+// for errors (usage): "--tokens", "--tokens-file FILE".
+Result<std::vector<int32_t>> parse_token_ids(const std::string& text, int64_t vocab_size,
+                                             const std::string& what);
 
 // The tokenizer of a checkpoint. Errors (input): it has none, or an inconsistent one.
 Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(checkpoint::Checkpoint checkpoint);

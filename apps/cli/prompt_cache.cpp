@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/atomic_file.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
 
@@ -25,6 +26,11 @@ void PromptCache::require(CacheFlags& flags, bool has_prefix_cache) const {
   if (!used()) return;
   flags.save = true;
   if (!has_prefix_cache) flags.prefix_cache_bytes = -1;
+}
+
+Status PromptCache::check() const {
+  if (used() && !options_.read_only) RK_TRY(AtomicFile::create(options_.file));
+  return {};
 }
 
 Status PromptCache::load(engine::Engine& engine) {
@@ -75,7 +81,13 @@ Status PromptCache::save(engine::Engine& engine, std::span<const int32_t> tokens
     return {};
   }
   const InterruptScope scope;  // the first Ctrl-C does not end this
-  return engine.save_cache(tokens, options_.file);
+  const Status saved = engine.save_cache(tokens, options_.file);
+  if (saved.ok() || saved.error().kind != ErrorKind::runtime) return saved;
+  return make_error(
+      ErrorKind::runtime,
+      "{}; the reply is whole, but the cache of it is not saved and the file is as it "
+      "was",
+      saved.error().message);
 }
 
 Result<prompt::Prompt> build_continuation(const text::Tokenizer& tokenizer,
@@ -87,9 +99,14 @@ Result<prompt::Prompt> build_continuation(const text::Tokenizer& tokenizer,
     messages.push_back({{"role", "user"}, {"content", text}});
     prompt = RK_TRY(prompt::build_chat_prompt(tokenizer, *chat_template, messages));
     const size_t at = prompt.text.find(text);
-    if (at != std::string::npos) prompt.text.erase(0, at);
+    if (at != std::string::npos) {
+      prompt.text.erase(0, at);
+      std::erase_if(prompt.plain, [at](size_t place) { return place < at; });
+      for (size_t& place : prompt.plain) place -= at;
+    }
   }
-  prompt.tokens = tokenizer.encode(prompt.text, {.add_special = false, .parse_special = true});
+  prompt.tokens = tokenizer.encode(
+      prompt.text, {.add_special = false, .parse_special = true, .plain = prompt.plain});
   if (prompt.tokens.empty()) return make_error(ErrorKind::usage, "the prompt is empty");
   return prompt;
 }

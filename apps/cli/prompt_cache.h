@@ -27,6 +27,8 @@ class PromptCache {
   bool used() const { return !options_.file.empty(); }
   // What the cache must be planned for.
   void require(CacheFlags& flags, bool has_prefix_cache) const;
+  // Whether what save() writes could be written now. Errors: see AtomicFile.
+  Status check() const;
   // Reads the file if it is there. Errors: see Engine::load_cache; read-only and not there.
   Status load(engine::Engine& engine);
   // The loaded tokens are not known: a prompt goes on from them, without BOS.

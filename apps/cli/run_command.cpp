@@ -77,6 +77,7 @@ Result<int> run_command(Options options) {
   if (talk && !options.has_prefix_cache) options.cache.prefix_cache_bytes = -1;
   PromptCache cache(options.prompt_cache);
   cache.require(options.cache, options.has_prefix_cache);
+  RK_TRY(cache.check());
   const std::string text = talk ? "" : RK_TRY(prompt_text(options));
 
   engine::Request request;
@@ -87,6 +88,7 @@ Result<int> run_command(Options options) {
 
   checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model.model));
   // Everything that the flags alone decide is checked before the weights are read.
+  RK_TRY(check_logit_bias(request.sampling, checkpoint));
   RK_TRY(engine::validate(request.sampling, checkpoint.config.vocab_size));
   if (checkpoint.tokenizer.kind == TokenizerData::Kind::none)
     return input_error("{}: the checkpoint has no tokenizer ({})", checkpoint.path,
@@ -123,9 +125,10 @@ Result<int> run_command(Options options) {
   } else if (chat_template) {
     Json messages = first_messages(options.system);
     messages.push_back(Json{{"role", "user"}, {"content", text}});
-    prompt = RK_TRY(prompt::build_chat_prompt(tokenizer, *chat_template, messages));
+    prompt = RK_TRY(prompt::build_chat_prompt(tokenizer, *chat_template, messages,
+                                              {.context = engine.plan().max_length()}));
   } else {
-    prompt = RK_TRY(prompt::build_completion_prompt(tokenizer, text));
+    prompt = RK_TRY(prompt::build_completion_prompt(tokenizer, text, engine.plan().max_length()));
   }
   request.tokens = std::move(prompt.tokens);
   ReplyView view(use_template, prompt.text, tokenizer, request);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/memory_reserve.h"
 #include "base/sha256.h"
 #include "cli/adapter_options.h"
 #include "cli/chat.h"
@@ -24,7 +25,10 @@ using std::chrono::milliseconds;
 
 constexpr double kAnswersAfterDeath = 2.0;  // seconds in which /health tells why
 constexpr double kLongestStall = 30.0;      // seconds; then a supervisor has to start anew
-constexpr double kFlush = 5.0;              // seconds for answers to get out at the end
+// Destructors of JSON want room for all members of a value at once: 16 bytes for two of "1,1,...".
+constexpr size_t kReservePerByte = 8;
+constexpr size_t kMostReserve = size_t{64} << 20;  // bytes of a body
+constexpr double kFlush = 5.0;                     // seconds for answers to get out at the end
 
 // "folder/model.gguf" -> "model"; others as they are.
 std::string default_name(const std::string& model) {
@@ -66,6 +70,7 @@ class Serving {
         options_.log_format == "json" ? http::LogFormat::json : http::LogFormat::text,
         options_.quiet ? 0 : 1 + options_.model.verbosity);
     RK_TRY(check_access());
+    RK_TRY(check_parsers());
     if (options_.names.empty()) options_.names = {default_name(options_.model.model)};
     adapters_ = RK_TRY(parse_adapters(options_.runtime.adapters));
     for (const engine::AdapterOption& adapter : adapters_.options)
@@ -104,6 +109,23 @@ class Serving {
     return {};
   }
 
+  Status check_parsers() {
+    const auto named = [](const char* flag, const Error& error) {
+      return make_error(ErrorKind::usage, "{}: {} (or auto)", flag, error.message);
+    };
+    if (options_.tool_parser != "auto") {
+      const auto format = prompt::tool_format_by_name(options_.tool_parser);
+      if (!format.ok()) return named("--tool-call-parser", format.error());
+      tools_ = *format;
+    }
+    if (options_.reasoning_parser != "auto") {
+      const auto format = prompt::reasoning_format_by_name(options_.reasoning_parser);
+      if (!format.ok()) return named("--reasoning-parser", format.error());
+      reasoning_ = *format;
+    }
+    return {};
+  }
+
   // Answers from here on, with 503 until the model is there.
   Status listen() {
     openai::Settings settings;
@@ -113,6 +135,7 @@ class Serving {
       settings.defaults.chat_max_tokens = settings.defaults.completion_max_tokens =
           options_.max_tokens;
     settings.max_open = options_.cache.parallel + options_.max_queue;
+    keep_memory_reserve(kReservePerByte * std::min(options_.limits.body_bytes, kMostReserve));
     app_ = std::make_unique<openai::App>(settings);
     http::Router router;
     app_->add_routes(router);
@@ -164,11 +187,8 @@ class Serving {
       read_template(*model);
     }
     model->reply_format = prompt::detect_reply_format(model->template_source);
-    if (options_.tool_parser != "auto")
-      model->reply_format.tools = RK_TRY(prompt::tool_format_by_name(options_.tool_parser));
-    if (options_.reasoning_parser != "auto")
-      model->reply_format.reasoning =
-          RK_TRY(prompt::reasoning_format_by_name(options_.reasoning_parser));
+    if (tools_) model->reply_format.tools = *tools_;
+    if (reasoning_) model->reply_format.reasoning = *reasoning_;
     RK_TRY(prompt::check_reply_format(model->reply_format));
     RK_TRY(engine::validate(model->defaults.sampling, model->defaults.vocab_size));
 
@@ -250,6 +270,8 @@ class Serving {
   StopSignal stop_;  // before any thread
   http::ApiKeys keys_;
   std::string template_;
+  std::optional<prompt::ToolFormat> tools_;  // nothing: as the template tells
+  std::optional<prompt::ReasoningFormat> reasoning_;
   Adapters adapters_;
   std::unique_ptr<openai::App> app_;
   std::unique_ptr<http::Server> server_;

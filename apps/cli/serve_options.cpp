@@ -44,7 +44,8 @@ Status add_key(http::ApiKeys& keys, const std::string& key, const std::string& s
       !key.empty() && std::ranges::all_of(key, [](char c) { return c > ' ' && c < '\x7f'; });
   if (!good)
     return make_error(ErrorKind::usage,
-                      "{}: expected a key of visible ASCII characters without spaces", source);
+                      "{}: expected a key of visible ASCII characters without spaces, found {}",
+                      source, key.empty() ? "an empty one" : "others");
   keys.add(key);
   return {};
 }

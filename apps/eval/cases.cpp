@@ -88,7 +88,7 @@ Result<std::vector<Case>> make_cases(std::span<const std::string> codecs, const 
     CacheFlags written = base;
     written.kv_bits = codec;
     for (const LayerKind kind : {LayerKind::full, LayerKind::sliding})
-      RK_TRY(kv::codec_for(written, kind));
+      RK_TRY(kv::codec_for(written, kind, "--codecs"));
     const std::string part = only.empty() ? "all" : only;
     cases.push_back(
         {.codec = codec, .part = part, .flags = flags_of_part(base, codec, part), .exact = exact});

@@ -9,27 +9,58 @@
 #include <filesystem>
 
 namespace ringkeep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where links lead, also to what is not there yet.
+Result<fs::path> follow_links(const fs::path& path) {
+  constexpr int kMostLinks = 40;
+  fs::path at = path;
+  std::error_code error;
+  for (int i = 0; fs::is_symlink(fs::symlink_status(at, error)); ++i) {
+    const fs::path target = fs::read_symlink(at, error);
+    if (i == kMostLinks || error)
+      return make_error(ErrorKind::runtime,
+                        "{}: expected a link that leads to a file, found one that leads nowhere",
+                        path.string());
+    at = at.parent_path() / target;  // an absolute target replaces the folder
+  }
+  return at;
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+}  // namespace
 
 Error AtomicFile::failure(const char* what) const {
-  return make_error(ErrorKind::runtime, "{}: cannot {}: {}", path_, what, std::strerror(errno));
+  return make_error(ErrorKind::runtime, "{}: cannot {}: {}", name_, what, std::strerror(errno));
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   AtomicFile file;
-  file.path_ = path;
+  file.path_ = RK_TRY(follow_links(path)).string();
+  file.name_ = file.path_ == path ? path : fmt::format("{} (a link to {})", path, file.path_);
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    return make_error(ErrorKind::runtime, "{}: expected a regular file or none", path);
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (::stat(file.path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return make_error(ErrorKind::runtime, "{}: expected a regular file or none, found {}",
+                      file.name_, kind_of(info.st_mode));
+  fs::path folder = fs::path(file.path_).parent_path();
+  if (folder.empty()) folder = ".";
   const mode_t mode = 0666;  // less the umask
-  file.fd_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+  file.fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   if (file.fd_ < 0) {
-    file.partial_ = fmt::format("{}.{}.partial", path, ::getpid());
+    file.partial_ = fmt::format("{}.{}.partial", file.path_, ::getpid());
     file.fd_ = ::open(file.partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   }
   if (file.fd_ < 0) {
     file.partial_.clear();
-    return file.failure("write");
+    return file.failure(fmt::format("write a file in the folder {}", folder.string()).c_str());
   }
   return file;
 }
@@ -63,10 +94,11 @@ Status AtomicFile::commit() {
     ::unlink(name.c_str());  // of an earlier process of that number
     const std::string link = fmt::format("/proc/self/fd/{}", fd_);
     if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      return failure("name");
+      return failure("give the finished file a name in its folder");
     partial_ = name;
   }
-  if (::rename(partial_.c_str(), path_.c_str()) != 0) return failure("rename");
+  if (::rename(partial_.c_str(), path_.c_str()) != 0)
+    return failure("put the finished file in its place");
   partial_.clear();
   return {};
 }

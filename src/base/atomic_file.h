@@ -14,7 +14,8 @@ namespace ringkeep {
 
 class AtomicFile {
  public:
-  // Errors (runtime): the folder cannot be written, or `path` is there and is no regular file.
+  // Errors (runtime): the folder cannot be written, or `path` is there and is no regular file. Of a
+  // symbolic link the file that it leads to is written, and the link stays.
   static Result<AtomicFile> create(const std::string& path);
   AtomicFile(AtomicFile&& other) noexcept { swap(other); }
   AtomicFile& operator=(AtomicFile&& other) noexcept {
@@ -32,6 +33,7 @@ class AtomicFile {
   AtomicFile() = default;
   void swap(AtomicFile& other) {
     std::swap(fd_, other.fd_);
+    std::swap(name_, other.name_);
     std::swap(path_, other.path_);
     std::swap(partial_, other.partial_);
     std::swap(size_, other.size_);
@@ -39,7 +41,8 @@ class AtomicFile {
   Error failure(const char* what) const;
 
   int fd_ = -1;
-  std::string path_;
+  std::string name_;     // for messages: as it was given, and where it leads
+  std::string path_;     // what is written
   std::string partial_;  // its name so far, or empty
   uint64_t size_ = 0;
 };

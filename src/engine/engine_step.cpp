@@ -30,8 +30,9 @@ auto or_out_of_memory(const Work& work) -> decltype(work()) {
 
 Error out_of_memory() {
   return make_error(ErrorKind::runtime,
-                    "out of memory: the engine could not hold what this "
-                    "request needs");
+                    "out of memory: the engine could not hold what this request needs: send a "
+                    "shorter one, or start the server with a smaller --kv-memory, "
+                    "--prefix-cache-bytes, --parallel or --chunk");
 }
 
 Result<int64_t> Engine::submit(Request request) {

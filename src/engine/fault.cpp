@@ -40,6 +40,9 @@ Result<Fault> Fault::parse(const std::string& text) {
   } else if (parts.size() == 3 && parts[0] == "memory" && parse_count(parts[1], fault.step_) &&
              parts[2] == "step") {
     fault.kind_ = Kind::memory;
+  } else if (parts.size() == 3 && parts[0] == "memory" && parse_count(parts[1], fault.step_) &&
+             parts[2] == "always") {
+    fault.kind_ = Kind::memory_always;
   } else if (parts.size() == 3 && parts[0] == "stall" && parse_count(parts[1], fault.step_) &&
              parse_count(parts[2], seconds)) {
     fault.kind_ = Kind::stall;
@@ -49,8 +52,8 @@ Result<Fault> Fault::parse(const std::string& text) {
     fault.kind_ = Kind::slow;
   } else {
     return make_error(ErrorKind::usage,
-                      "fault: expected throw:N, memory:N, memory:N:step, stall:N:SECONDS or "
-                      "slow:MS, found \"{}\"",
+                      "fault: expected throw:N, memory:N, memory:N:step, memory:N:always, "
+                      "stall:N:SECONDS or slow:MS, found \"{}\"",
                       text);
   }
   return fault;
@@ -64,7 +67,8 @@ void Fault::strike(const std::function<void()>& beat) {
     beat();
   } else if (steps_ == step_ && kind_ == Kind::raise) {
     throw std::runtime_error("a fault that was asked for");
-  } else if (steps_ == step_ && kind_ == Kind::memory) {
+  } else if ((steps_ == step_ && kind_ == Kind::memory) ||
+             (steps_ >= step_ && kind_ == Kind::memory_always)) {
     throw std::bad_alloc();
   } else if (steps_ == step_ && kind_ == Kind::stall) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds_));

@@ -12,7 +12,8 @@ namespace ringkeep::engine {
 
 class Fault {
  public:
-  // "throw:N", "memory:N", "memory:N:step", "stall:N:SECONDS", "slow:MS" or nothing. Errors: usage.
+  // "throw:N", "memory:N", "memory:N:step", "memory:N:always", "stall:N:SECONDS", "slow:MS" or
+  // nothing. Errors: usage.
   static Result<Fault> parse(const std::string& text);
   // Before each step. `beat` is the heartbeat of a step that is merely slow.
   void strike(const std::function<void()>& beat);
@@ -20,7 +21,7 @@ class Fault {
   void strike_within();
 
  private:
-  enum class Kind { none, raise, memory_within, memory, stall, slow };
+  enum class Kind { none, raise, memory_within, memory, memory_always, stall, slow };
   Kind kind_ = Kind::none;
   int64_t step_ = 0;          // that it strikes at, counted from 1
   int64_t milliseconds_ = 0;  // of stall and slow

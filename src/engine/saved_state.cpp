@@ -91,20 +91,21 @@ Status expect_equal(const std::string& where, const char* what, const Value& exp
                     expected, found);
 }
 
-// That the run's layers have the codecs of the file's: said before what follows from them.
-Status expect_codecs(const kv::KvPlan& plan, const SavedState& state, const std::string& name) {
-  for (const SavedRows& rows : state.layers)
-    for (const kv::GroupPlan& group : plan.groups) {
-      if (tier_name(group) != rows.tier || std::ranges::count(group.layers, rows.layer) == 0)
-        continue;
-      const std::string where = fmt::format("{}: layer {}", name, rows.layer);
-      const auto expect = [&](const char* what, const kernels::KvCodec& run,
-                              const kernels::KvCodec& file) {
-        return expect_equal(where, what, codec_text(run), codec_text(file));
-      };
-      RK_TRY(expect("codec of K", group.geometry.k, rows.geometry.k));
-      RK_TRY(expect("codec of V", group.geometry.v, rows.geometry.v));
-    }
+// What the file's rows of a layer are, and what this run's would be.
+Status check_geometry(const std::string& where, const KvGeometry& have, const KvGeometry& file) {
+  RK_TRY(expect_equal(where, "KV heads", have.kv_heads, file.kv_heads));
+  RK_TRY(expect_equal(where, "K channels", have.k_dim, file.k_dim));
+  RK_TRY(expect_equal(where, "V channels", have.v_dim, file.v_dim));
+  RK_TRY(expect_equal(where, "codec of K (--kv-bits)", codec_text(have.k), codec_text(file.k)));
+  return expect_equal(where, "codec of V (--kv-bits)", codec_text(have.v), codec_text(file.v));
+}
+
+Status check_codecs(const kv::KvPlan& plan, const SavedState& state, const std::string& name) {
+  for (const kv::GroupPlan& group : plan.groups)
+    for (const SavedRows& rows : state.layers)
+      if (rows.tier == tier_name(group) && std::ranges::count(group.layers, rows.layer) > 0)
+        RK_TRY(check_geometry(fmt::format("{}: layer {}", name, rows.layer), group.geometry,
+                              rows.geometry));
   return {};
 }
 
@@ -147,16 +148,16 @@ Status write_saved_state(CacheAccess access, kv::SequenceId sequence,
 
 Result<kv::SequenceId> restore_saved_state(CacheAccess access, const SavedState& state,
                                            const Fingerprint& expected, const std::string& name) {
+  const kv::KvPlan& plan = access.store.plan();
   for (const auto& [field, value] : expected) {
-    // Without a quantized K there is no balance, but nobody set that.
-    if (field == "balance") RK_TRY(expect_codecs(access.store.plan(), state, name));
+    // The balance depends on the codecs: where those differ, they are what the user knows.
+    if (field == "balance") RK_TRY(check_codecs(plan, state, name));
     const auto found = std::ranges::find(
         state.fingerprint, field, [](const auto& f) -> auto& { return f.first; });
     RK_TRY(expect_equal(
-        name, field.c_str(), value,
+        name, field == "balance" ? "balance of K (--kv-calibration)" : field.c_str(), value,
         found == state.fingerprint.end() ? std::string("no such field") : found->second));
   }
-  const kv::KvPlan& plan = access.store.plan();
   const auto length = static_cast<int64_t>(state.tokens.size());
   if (length > plan.max_length())
     return make_error(ErrorKind::refused, "{}: it holds {} tokens, the context (--ctx) {}", name,
@@ -174,13 +175,7 @@ Result<kv::SequenceId> restore_saved_state(CacheAccess access, const SavedState&
         return make_error(ErrorKind::refused, "{}: this run has {} of it, the file has none", where,
                           tier_name(group));
       const SavedRows& rows = *found->second;
-      const KvGeometry& have = group.geometry;
-      const KvGeometry& file = rows.geometry;
-      RK_TRY(expect_equal(where, "KV heads", have.kv_heads, file.kv_heads));
-      RK_TRY(expect_equal(where, "K channels", have.k_dim, file.k_dim));
-      RK_TRY(expect_equal(where, "V channels", have.v_dim, file.v_dim));
-      RK_TRY(expect_equal(where, "codec of K", codec_text(have.k), codec_text(file.k)));
-      RK_TRY(expect_equal(where, "codec of V", codec_text(have.v), codec_text(file.v)));
+      RK_TRY(check_geometry(where, group.geometry, rows.geometry));
       RK_TRY(expect_equal(where, "tokens in sight", describe(ranges_of(*part.indices)),
                           describe(rows.ranges)));
       RK_TRY(access.write(sequence, part.group, part.layer, *part.indices, rows.rows));

@@ -1,13 +1,18 @@
 #include "engine/service.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <new>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "engine/fault.h"
 
@@ -19,6 +24,28 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kWatchTick{100};
 constexpr milliseconds kSnapshotAge{100};
+// Tries to tell a request of its end where there is no memory for that, and between two of them.
+constexpr int kTellings = 50;
+constexpr milliseconds kBetweenTellings{20};
+
+// What the process takes of what it may, as far as the system tells.
+std::string memory_in_use() {
+  long pages = 0;
+  if (std::FILE* sizes = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(sizes, "%ld", &pages) != 1) pages = 0;
+    std::fclose(sizes);
+  }
+  const auto mib = [](uint64_t bytes) { return bytes >> 20; };
+  rlimit limit{};
+  std::string text;
+  if (pages > 0)
+    text = fmt::format(
+        "the process has {} MiB",
+        mib(static_cast<uint64_t>(pages) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE))));
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    text += fmt::format("{}{} MiB are allowed", text.empty() ? "" : ", ", mib(limit.rlim_cur));
+  return text.empty() ? text : " (" + text + ")";
+}
 
 }  // namespace
 
@@ -41,6 +68,7 @@ struct Service::State {
   std::map<int64_t, GroupPointer> groups;  // those that are open
   std::vector<int64_t> arrived;            // groups that the engine has not seen
   std::vector<int64_t> to_cancel;          // engine ids
+  bool cancel_all = false;                 // and all that the engine has
   int64_t next_group = 1;
   int64_t open = 0;  // requests
   bool stopping = false;
@@ -49,6 +77,7 @@ struct Service::State {
   Snapshot snapshot;
 
   std::atomic<uint64_t> beats{0};
+  const char* doing = "";       // engine thread: what may need memory
   Clock::time_point published;  // engine thread
   std::vector<int64_t> steps_by_rows = std::vector<int64_t>(kRowBounds.size() + 1);  // same
   int64_t rows = 0;                                                                  // same
@@ -70,26 +99,32 @@ struct Service::State {
   void work_once();  // waits for work, and does what there is
 };
 
+// Where it is memory that failed them, this must do with what little there is.
 void Service::State::fail_all(const Error& error) {
-  std::vector<std::pair<GroupPointer, size_t>> failed;
+  std::map<int64_t, GroupPointer> failed;
   {
     const std::lock_guard lock(mutex);
-    for (const auto& [id, group] : groups)
-      for (size_t i = 0; i < group->ended.size(); ++i) {
-        if (group->ended[i]) continue;
-        if (group->engine_ids[i] != 0) to_cancel.push_back(group->engine_ids[i]);
-        failed.emplace_back(group, i);
-      }
-    groups.clear();
+    failed.swap(groups);
     arrived.clear();
+    cancel_all = true;
     open = 0;
   }
   changed.notify_all();
-  for (const auto& [group, index] : failed) {
+  const auto tell = [&](const GroupPointer& group, size_t index) {
     Update update{.index = index, .time = Clock::now()};
     update.event.error = error;
     group->handler(update);
-  }
+  };
+  for (const auto& [id, group] : failed)
+    for (size_t i = 0; i < group->ended.size(); ++i)
+      for (int left = group->ended[i] ? 0 : kTellings; left > 0; --left) {
+        try {
+          tell(group, i);
+          break;
+        } catch (const std::bad_alloc&) {
+          std::this_thread::sleep_for(kBetweenTellings);
+        }
+      }
 }
 
 void Service::State::die(const std::string& reason) {
@@ -142,11 +177,16 @@ void Service::State::admit(int64_t id, const GroupPointer& group) {
 void Service::State::take_arrived(std::unique_lock<std::mutex>& lock) {
   std::vector<int64_t> cancelled;
   cancelled.swap(to_cancel);
+  const bool all = std::exchange(cancel_all, false);
   std::vector<std::pair<int64_t, GroupPointer>> fresh;
   for (const int64_t id : arrived)
     if (const auto found = groups.find(id); found != groups.end()) fresh.emplace_back(*found);
   arrived.clear();
   lock.unlock();
+  if (all) {
+    for (const auto& [engine_id, group] : requests) engine.cancel(engine_id);
+    requests.clear();
+  }
   for (const int64_t engine_id : cancelled) {
     requests.erase(engine_id);
     engine.cancel(engine_id);
@@ -206,16 +246,22 @@ void Service::State::publish(bool always) {
 
 void Service::State::work_once() {
   std::unique_lock lock(mutex);
-  changed.wait(
-      lock, [&] { return stopping || !engine.idle() || !arrived.empty() || !to_cancel.empty(); });
+  changed.wait(lock, [&] {
+    return stopping || !engine.idle() || !arrived.empty() || !to_cancel.empty() || cancel_all;
+  });
   if (stopping) return;
+  doing = "taking requests in";
   take_arrived(lock);  // unlocks
   beats.fetch_add(1, std::memory_order_relaxed);
   if (!engine.idle()) {
+    doing = "a step of the engine";
     fault.strike([this] { beats.fetch_add(1, std::memory_order_relaxed); });
     step();
   }
-  publish(engine.idle());
+  try {
+    publish(engine.idle());
+  } catch (const std::bad_alloc&) {  // /kv and /metrics show what was before
+  }
 }
 
 void Service::State::work() {
@@ -231,13 +277,20 @@ void Service::State::work() {
       } catch (const std::bad_alloc&) {
         // The engine has dealt with what a request alone wants; this concerns them all. Without
         // them there should be memory.
-        if (failed) throw;
+        const std::string what =
+            fmt::format("out of memory: there was none for {}{}", doing, memory_in_use());
+        if (failed)
+          return die(what +
+                     ", nor once all requests were ended: start the server with a smaller "
+                     "--kv-memory, --prefix-cache-bytes, --parallel, --chunk or --ctx");
         failed = true;
-        fail_all(out_of_memory());
+        fail_all(make_error(ErrorKind::runtime, "{}: this request is ended, send it again", what));
       }
       const std::lock_guard lock(mutex);
       if (stopping) return;
     }
+  } catch (const std::bad_alloc&) {
+    die("out of memory");
   } catch (const std::exception& error) {
     die(error.what());
   } catch (...) {

@@ -317,8 +317,7 @@ Status SchemaDocument::add_object(const Place& place, Keywords& into) const {
     if (!found->is_array()) return schema_error(at("required"), "a list of names", brief(*found));
     for (const Json& name : *found) {
       if (!name.is_string()) return schema_error(at("required"), "names", brief(name));
-      if (std::find(into.required.begin(), into.required.end(), name.get<std::string>()) ==
-          into.required.end()) {
+      if (into.known_required.insert(name.get<std::string>()).second) {
         into.required.push_back(name.get<std::string>());
       }
     }

@@ -53,8 +53,9 @@ struct Keywords {
   bool names_properties = false;      // there is a keyword `properties`, though it may be empty
   std::set<std::string> forbidden;    // properties that must not be there
   std::vector<std::string> required;  // in order
-  bool additional = true;             // further properties, which are as below
-  bool additional_named = false;      // `additionalProperties` was written
+  std::set<std::string, std::less<>> known_required;  // the same
+  bool additional = true;                             // further properties, which are as below
+  bool additional_named = false;                      // `additionalProperties` was written
   Conjunction additional_as;
   uint32_t min_properties = 0, max_properties = UINT32_MAX;
 

@@ -35,6 +35,7 @@ struct Halves {
 };
 
 bool parse_int(std::string_view text, int& value) {
+  if (text.starts_with('0') && text.size() > 1) return false;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
 }
@@ -77,28 +78,28 @@ bool parse_codec(std::string_view text, Halves& halves) {
 }
 
 // The part of `text` that holds for `kind`; the whole where it is not written by kind.
-Result<std::string_view> part_for(std::string_view text, LayerKind kind) {
+Result<std::string_view> part_for(const char* flag, std::string_view text, LayerKind kind) {
   const std::string_view all = text;
   if (text.find('=') == text.npos) return text;
   std::string_view full, sliding;
-  while (!text.empty()) {
+  for (bool more = true; more;) {
     const size_t plus = text.find('+');
     const std::string_view part = text.substr(0, plus);
-    text = plus == text.npos ? std::string_view() : text.substr(plus + 1);
+    more = plus != text.npos;
+    if (more) text = text.substr(plus + 1);
     const size_t equals = part.find('=');
     const std::string_view name = part.substr(0, equals);
     std::string_view* slot = name == "full" ? &full : name == "sliding" ? &sliding : nullptr;
     if (slot == nullptr || equals == part.npos || !slot->empty() || equals + 1 == part.size())
       return make_error(ErrorKind::usage,
-                        "--kv-bits {}: found '{}', expected full=CODEC+sliding=CODEC with each "
-                        "kind once (sliding covers chunked layers too)",
-                        all, part);
+                        "{} {}: found '{}', expected full=CODEC+sliding=CODEC with each kind once "
+                        "(sliding covers chunked layers too)",
+                        flag, all, part);
     *slot = part.substr(equals + 1);
   }
   if (full.empty() || sliding.empty())
-    return make_error(ErrorKind::usage,
-                      "--kv-bits {}: '{}=' is missing; write full=CODEC+sliding=CODEC", all,
-                      full.empty() ? "full" : "sliding");
+    return make_error(ErrorKind::usage, "{} {}: '{}=' is missing; write full=CODEC+sliding=CODEC",
+                      flag, all, full.empty() ? "full" : "sliding");
   return kind == LayerKind::sliding || kind == LayerKind::chunked ? sliding : full;
 }
 
@@ -113,12 +114,12 @@ Status override_half(const char* flag, const std::optional<std::string>& text, H
   return {};
 }
 
-Result<KvCodec> finish(const CacheFlags& flags, const Half& half) {
+Result<KvCodec> finish(const CacheFlags& flags, const Half& half, const char* flag) {
   if (half.f16) return KvCodec{};
   if (half.group != 0 && flags.kv_group_size != 0 && half.group != flags.kv_group_size)
     return make_error(ErrorKind::usage,
-                      "--kv-group-size {} contradicts the group of {} in --kv-bits {}; give one",
-                      flags.kv_group_size, half.group, flags.kv_bits);
+                      "--kv-group-size {} contradicts the group of {} in {} {}; give one",
+                      flags.kv_group_size, half.group, flag, flags.kv_bits);
   const bool affine = half.affine || flags.kv_scheme == "affine";
   int group = half.group != 0 ? half.group : flags.kv_group_size;
   if (affine && group == 0) group = kAffineGroup;
@@ -127,7 +128,7 @@ Result<KvCodec> finish(const CacheFlags& flags, const Half& half) {
 
 }  // namespace
 
-Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind) {
+Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind, const char* flag) {
   if (flags.kv_scheme != "hadamard" && flags.kv_scheme != "affine")
     return make_error(ErrorKind::usage, "--kv-scheme {}: expected hadamard or affine",
                       flags.kv_scheme);
@@ -136,16 +137,16 @@ Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind) {
                       "--kv-group-size {}: expected a number of channels such as 32 or 64, or 0 "
                       "for the scheme's own",
                       flags.kv_group_size);
-  const std::string_view part = RK_TRY(part_for(flags.kv_bits, kind));
+  const std::string_view part = RK_TRY(part_for(flag, flags.kv_bits, kind));
   Halves halves;
   if (!parse_codec(part, halves))
-    return make_error(ErrorKind::usage, "--kv-bits {}: '{}' is no codec; expected {}",
-                      flags.kv_bits, part, kCodecs);
+    return make_error(ErrorKind::usage, "{} {}: '{}' is no codec; expected {}", flag, flags.kv_bits,
+                      part, kCodecs);
   RK_TRY(override_half("--kv-key-bits", flags.kv_key_bits, halves.k));
   RK_TRY(override_half("--kv-value-bits", flags.kv_value_bits, halves.v));
   CodecPair pair;
-  pair.k = RK_TRY(finish(flags, halves.k));
-  pair.v = RK_TRY(finish(flags, halves.v));
+  pair.k = RK_TRY(finish(flags, halves.k, flag));
+  pair.v = RK_TRY(finish(flags, halves.v, flag));
   pair.default_group = flags.kv_group_size == 0 && halves.k.group == 0 && halves.v.group == 0;
   return pair;
 }

@@ -22,8 +22,9 @@ struct CodecPair {
 };
 
 // The codec of a layer kind under the flags. Errors (usage) name the flag, what was found and the
-// values that work.
-Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind);
+// values that work. `flag`: the one that `kv_bits` came from.
+Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind,
+                            const char* flag = "--kv-bits");
 
 // "f16", "8", "K6V4", "affine4:64": the canonical CODEC; codec_for reads it back to the same pair.
 std::string codec_name(const CodecPair& pair);

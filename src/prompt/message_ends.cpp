@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/json_release.h"
+
 namespace ringkeep::prompt {
 namespace {
 
@@ -16,6 +18,7 @@ std::vector<int64_t> message_ends(const text::Tokenizer& tokenizer,
                                   const nlohmann::ordered_json& messages, ChatOptions options,
                                   const Prompt& prompt) {
   options.add_generation_prompt = false;
+  const JsonRelease release_tools(options.tools), release_variables(options.variables);
   std::set<size_t> counts;
   if (messages.size() > 1) counts.insert(1);
   for (size_t k = messages.size() - std::min(messages.size(), kLastMessages); k <= messages.size();
@@ -26,6 +29,7 @@ std::vector<int64_t> message_ends(const text::Tokenizer& tokenizer,
   for (const size_t count : counts) {
     nlohmann::ordered_json first(messages.begin(),
                                  messages.begin() + static_cast<ptrdiff_t>(count));
+    const JsonRelease release_first(first);
     const auto shorter = build_chat_prompt(tokenizer, chat_template, first, options);
     if (!shorter.ok()) continue;
     // Text that is equal may still have other tokens around the place where it ends.

@@ -1,6 +1,8 @@
 #include "prompt/prompt.h"
 
+#include "base/json_release.h"
 #include "prompt/fit_messages.h"
+#include "prompt/plain_text.h"
 
 namespace ringkeep::prompt {
 namespace {
@@ -54,10 +56,11 @@ std::string piece_of(const text::Tokenizer& tokenizer, int32_t id) {
   return id < 0 || id >= tokenizer.size() ? std::string() : std::string(tokenizer.piece(id));
 }
 
-Result<Prompt> encode(const text::Tokenizer& tokenizer, std::string text, bool add_special) {
-  Prompt prompt;
-  prompt.tokens = tokenizer.encode(text, {.add_special = add_special, .parse_special = true});
-  prompt.text = std::move(text);
+Result<Prompt> encode(const text::Tokenizer& tokenizer, Prompt prompt, bool add_special,
+                      int64_t context) {
+  RK_TRY(check_text_size(tokenizer, prompt.text.size(), context));
+  prompt.tokens = tokenizer.encode(
+      prompt.text, {.add_special = add_special, .parse_special = true, .plain = prompt.plain});
   if (prompt.tokens.empty()) return usage("the prompt is empty");
   return prompt;
 }
@@ -78,13 +81,29 @@ Result<Prompt> build_chat_prompt(const text::Tokenizer& tokenizer,
                   {"eos_token", piece_of(tokenizer, data.eos)},
                   {"unk_token", piece_of(tokenizer, data.unk)},
                   {"pad_token", piece_of(tokenizer, data.pad)}};
+  const JsonRelease release(context);
   if (options.variables.is_object()) context.update(options.variables);
-  return encode(tokenizer, RK_TRY(chat_template.render(context)), /*add_special=*/false);
+  std::optional<PlainText> plain;
+  if (!options.parse_special)
+    plain = RK_TRY(PlainText::mark(tokenizer, chat_template.source(), context));
+  Prompt prompt{.text = RK_TRY(chat_template.render(context))};
+  if (plain) prompt.plain = plain->unmark(prompt.text);
+  return encode(tokenizer, std::move(prompt), /*add_special=*/false, options.context);
 }
 
-Result<Prompt> build_completion_prompt(const text::Tokenizer& tokenizer, const std::string& text) {
+Result<Prompt> build_completion_prompt(const text::Tokenizer& tokenizer, const std::string& text,
+                                       int64_t context) {
   if (text.empty()) return usage("the prompt is empty");
-  return encode(tokenizer, text, /*add_special=*/true);
+  return encode(tokenizer, {.text = text}, /*add_special=*/true, context);
+}
+
+Status check_text_size(const text::Tokenizer& tokenizer, size_t bytes, int64_t context) {
+  const int64_t fewest = tokenizer.fewest_tokens(bytes);
+  if (context == 0 || fewest <= context) return {};
+  return input_error(
+      "the prompt has {} bytes, which are at least {} tokens (no token has more than {} bytes); "
+      "the context (--ctx) holds {}",
+      bytes, fewest, tokenizer.longest_token(), context);
 }
 
 }  // namespace ringkeep::prompt

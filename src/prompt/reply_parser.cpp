@@ -4,10 +4,21 @@
 #include <random>
 #include <utility>
 
+#include "base/json_release.h"
+
 namespace ringkeep::prompt {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+using Json = nlohmann::ordered_json;
+
+std::shared_ptr<const Json> shared(Json value) {
+  return {new Json(std::move(value)), [](Json* json) {
+            release_json(*json);
+            delete json;
+          }};
+}
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
@@ -15,7 +26,7 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; 
 
 ReplyParser::ReplyParser(ReplyFormat format, ReplyOptions options)
     : format_(format),
-      tools_(std::make_shared<const nlohmann::ordered_json>(std::move(options.tools))),
+      tools_(shared(std::move(options.tools))),
       reasoning_(reasoning_marks(format)),
       random_(options.id_seed),
       in_reasoning_(options.in_reasoning && format.reasoning != ReasoningFormat::none),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -21,12 +22,17 @@ class AddedTokens {
     size_t begin = 0, size = 0;  // bytes of the text
     int32_t id = -1;
   };
-  // The first match at or after `from`.
-  std::optional<Match> find(std::string_view text, size_t from) const;
+  using Accept = std::function<bool(const Match&)>;
+  // The first match at or after `from`, of those that `accept` takes.
+  std::optional<Match> find(std::string_view text, size_t from, const Accept& accept = {}) const;
+  // Whether one of the strings begins with `text` and goes on after it.
+  bool continues(std::string_view text) const;
+  size_t longest() const { return longest_; }  // bytes
 
  private:
   std::vector<std::pair<std::string_view, int32_t>> tokens_;  // sorted
   uint32_t first_[257];  // tokens_[first_[b], first_[b + 1]) begin with byte b
+  size_t longest_ = 0;
 };
 
 }  // namespace ringkeep::text

@@ -23,7 +23,7 @@ class ChatTemplate {
   // the order the template should see. Errors (usage): raise_exception of the template, undefined
   // operations, limits of steps and output size (a template is untrusted).
   Result<std::string> render(const nlohmann::ordered_json& context) const;
-  const std::string& source() const;  // with normalized line breaks
+  const std::string& source() const;  // with line breaks as \n
 
  private:
   ChatTemplate();

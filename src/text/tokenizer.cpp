@@ -6,6 +6,7 @@
 
 #include "text/added_tokens.h"
 #include "text/encoder.h"
+#include "text/utf8.h"
 #include "text/vocabulary.h"
 
 namespace ringkeep::text {
@@ -13,12 +14,14 @@ namespace {
 
 constexpr size_t kMaxText = size_t{1} << 30;  // bytes; symbols are counted in 32 bits
 
-AddedTokens collect(const Vocabulary& vocabulary, bool with_special) {
+bool is_special(TokenType type) { return type == TokenType::control || type == TokenType::unknown; }
+
+AddedTokens collect(const Vocabulary& vocabulary, bool with_user_defined, bool with_special) {
   std::vector<std::pair<std::string_view, int32_t>> tokens;
   for (size_t i = 0; i < vocabulary.pieces.size(); ++i) {
     const TokenType type = vocabulary.data.types[i];
-    if (type == TokenType::user_defined ||
-        (with_special && (type == TokenType::control || type == TokenType::unknown))) {
+    if ((with_user_defined && type == TokenType::user_defined) ||
+        (with_special && is_special(type))) {
       tokens.emplace_back(vocabulary.pieces[i], static_cast<int32_t>(i));
     }
   }
@@ -42,6 +45,7 @@ struct Tokenizer::State {
   std::unique_ptr<Vocabulary> vocabulary;
   AddedTokens user_defined;  // matched in every text
   AddedTokens all;           // and control tokens, where specials are parsed
+  AddedTokens control;       // those alone
   std::unique_ptr<Encoder> encoder;
   std::vector<bool> ends_generation;  // [vocab]
 };
@@ -57,12 +61,13 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerData data) {
   decltype(vocabulary->data.merges)().swap(vocabulary->data.merges);  // the encoder has them
   std::vector<bool> ends(vocabulary->pieces.size());
   for (const int32_t id : vocabulary->data.end_of_generation) ends[id] = true;
-  AddedTokens user_defined = collect(*vocabulary, false);
-  AddedTokens all = collect(*vocabulary, true);
+  AddedTokens user_defined = collect(*vocabulary, true, false);
+  AddedTokens all = collect(*vocabulary, true, true);
+  AddedTokens control = collect(*vocabulary, false, true);
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
   tokenizer->state_ =
       std::make_unique<State>(State{std::move(vocabulary), std::move(user_defined), std::move(all),
-                                    std::move(encoder), std::move(ends)});
+                                    std::move(control), std::move(encoder), std::move(ends)});
   return tokenizer;
 }
 
@@ -70,11 +75,18 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   RK_CHECK(text.size() <= kMaxText, "text of {} bytes, at most {}", text.size(), kMaxText);
   const TokenizerData& data = state_->vocabulary->data;
   const AddedTokens& added = options.parse_special ? state_->all : state_->user_defined;
+  AddedTokens::Accept accept;
+  if (!options.plain.empty())
+    accept = [&](const AddedTokens::Match& match) {
+      if (!is_special(state_->vocabulary->type(match.id))) return true;
+      const auto plain = std::ranges::lower_bound(options.plain, match.begin);
+      return plain == options.plain.end() || *plain >= match.begin + match.size;
+    };
   std::vector<int32_t> ids;
   if (options.add_special && data.add_bos) ids.push_back(data.bos);
   bool first = true;
   for (size_t at = 0; at < text.size();) {
-    const auto match = added.find(text, at);
+    const auto match = added.find(text, at, accept);
     const size_t end = match ? match->begin : text.size();
     if (end > at) state_->encoder->encode(text.substr(at, end - at), first, ids);
     if (!match) break;
@@ -86,6 +98,54 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   }
   if (options.add_special && data.add_eos) ids.push_back(data.eos);
   return ids;
+}
+
+std::vector<size_t> Tokenizer::control_marks(std::string_view text,
+                                             std::span<const int32_t> except) const {
+  const AddedTokens& control = state_->control;
+  const auto accept = [&](const AddedTokens::Match& match) {
+    return std::ranges::count(except, match.id) == 0;
+  };
+  const auto character = [&](size_t at) { return utf8_step(text.substr(at)).size; };
+  std::vector<size_t> marks;
+  // The second character of each, so that nothing changes where the text begins.
+  for (size_t at = 0; at < text.size();) {
+    const auto match = control.find(text, at, accept);
+    if (!match) break;
+    const size_t first = character(match->begin);
+    marks.push_back(match->begin + (first < match->size ? first : 0));
+    at = match->begin + 1;  // others may begin within it
+  }
+  // What the end of the text begins.
+  const size_t tail = text.size() - std::min(text.size(), control.longest());
+  for (size_t at = tail; at < text.size(); ++at) {
+    if (!control.continues(text.substr(at))) continue;
+    size_t last = text.size() - 1;
+    while (last > at && (static_cast<uint8_t>(text[last]) & 0xC0) == 0x80) --last;
+    marks.push_back(last);
+    break;
+  }
+  std::ranges::sort(marks);
+  marks.erase(std::unique(marks.begin(), marks.end()), marks.end());
+  return marks;
+}
+
+int64_t Tokenizer::fewest_tokens(size_t bytes) const {
+  const Vocabulary& vocabulary = *state_->vocabulary;
+  const TokenizerData& data = vocabulary.data;
+  const bool all_bytes = std::ranges::count(vocabulary.byte_ids, -1) == 0;
+  // Of characters that are unknown, one token stands for a whole run, or for a byte each.
+  const bool spelled = data.kind == TokenizerData::Kind::spm_bpe ? data.byte_fallback && all_bytes
+                                                                 : data.unk >= 0 || all_bytes;
+  if (!spelled) return 0;
+  const size_t longest = std::max<size_t>(longest_token(), 1);
+  return static_cast<int64_t>((bytes + longest - 1) / longest);
+}
+
+size_t Tokenizer::longest_token() const {
+  // No composition of characters (NFC) has less than a third of their bytes: 9 of Hangul are 3.
+  const Vocabulary& vocabulary = *state_->vocabulary;
+  return vocabulary.longest_piece * (vocabulary.data.nfc ? 3 : 1);
 }
 
 std::string Tokenizer::bytes(int32_t id, bool special) const {

@@ -22,12 +22,24 @@ class Tokenizer {
   struct EncodeOptions {
     bool add_special = true;    // BOS / EOS as the model wants; never a second BOS
     bool parse_special = true;  // control tokens written in the text become their ids
+    // Offsets of bytes, ascending, that are text whatever they spell with others: no control token
+    // that holds one of them is read. See control_marks().
+    std::span<const size_t> plain = {};
   };
   // Invalid UTF-8: every bad byte goes through byte fallback as it is (byte-level: as it is).
   // `text`: at most 1 GiB. Tokens written in the text are found leftmost first, the longest of
   // those that begin at the same byte.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
   std::vector<int32_t> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
+  // Offsets of characters in `text`, ascending: once they are `plain`, no control token is read
+  // that is spelled in it, or that begins in it and ends in what follows. `except`: control tokens
+  // that may be. Empty for text that spells none.
+  std::vector<size_t> control_marks(std::string_view text,
+                                    std::span<const int32_t> except = {}) const;
+  // So many tokens at least encode a text of `bytes` bytes; 0 where its size says nothing (a
+  // vocabulary that leaves bytes out).
+  int64_t fewest_tokens(size_t bytes) const;
+  size_t longest_token() const;  // bytes of text
 
   // The bytes that a token adds to the text (control tokens: nothing unless `special`; ids beyond
   // the vocabulary, which models with more embedding rows than tokens can sample: nothing).

@@ -36,6 +36,11 @@ class AtomicFileTest : public ::testing::Test {
   static std::span<const std::byte> bytes(std::string_view text) {
     return std::as_bytes(std::span(text));
   }
+  static Status write(const std::filesystem::path& path, std::string_view text) {
+    AtomicFile file = RK_TRY(AtomicFile::create(path.string()));
+    RK_TRY(file.write(bytes(text)));
+    return file.commit();
+  }
 
   const std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / fmt::format("ringkeep-atomic-{}", ::getpid());
@@ -75,6 +80,41 @@ TEST_F(AtomicFileTest, NamesWhatCannotBeWritten) {
     ASSERT_FALSE(file.ok());
     EXPECT_NE(file.error().message.find(path), std::string::npos) << file.error().message;
   }
+}
+
+TEST_F(AtomicFileTest, WritesWhereLinksLead) {
+  std::filesystem::create_directory(folder_ / "other");
+  std::filesystem::create_symlink("other/file", folder_ / "link");  // relative, and not there yet
+  std::filesystem::create_symlink(folder_ / "link", folder_ / "again");
+  for (const char* text : {"first", "second"}) {
+    ASSERT_TRUE(write(folder_ / "again", text).ok());
+    EXPECT_EQ(read_text_file((folder_ / "other/file").string(), 1 << 20).value(), text);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "again"));
+  std::filesystem::create_symlink("b", folder_ / "a");
+  std::filesystem::create_symlink("a", folder_ / "b");
+  EXPECT_NE(write(folder_ / "a", "x").error().message.find("leads nowhere"), std::string::npos);
+}
+
+TEST_F(AtomicFileTest, SaysWhatIsInTheWay) {
+  std::filesystem::create_directory(folder_ / "other");
+  const auto error = [&](const std::filesystem::path& path) { return write(path, "x").error(); };
+  const auto folder = error(folder_ / "other");
+  EXPECT_EQ(folder.kind, ErrorKind::runtime);
+  EXPECT_NE(folder.message.find("expected a regular file or none, found a folder"),
+            std::string::npos);
+  EXPECT_NE(error("/dev/null").message.find("found a device"), std::string::npos);
+  std::filesystem::create_symlink("other", folder_ / "to_other");
+  EXPECT_NE(error(folder_ / "to_other").message.find("to_other (a link to "), std::string::npos);
+  const std::string missing = error(folder_ / "no/file").message;
+  EXPECT_NE(missing.find((folder_ / "no").string() + ":"), std::string::npos) << missing;
+  // It was there when the file was begun.
+  auto late = AtomicFile::create((folder_ / "other/late").string());
+  ASSERT_TRUE(late.ok());
+  std::filesystem::remove_all(folder_ / "other");
+  const std::string gone = late->commit().error().message;
+  EXPECT_NE(gone.find("other/late: cannot "), std::string::npos) << gone;
 }
 
 }  // namespace

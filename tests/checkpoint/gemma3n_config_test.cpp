@@ -47,8 +47,12 @@ TEST(Gemma3nConfig, PublishedModels) {
       EXPECT_EQ(layer.k_dim, 256);
       EXPECT_EQ(ffn_hidden_of(config, layer), large ? 16384 : 8192);
       ASSERT_EQ(layer.gate_deviations.has_value(), i < 10) << i;
-      if (i < 10) EXPECT_NEAR(*layer.gate_deviations, 1.6448536f, 1e-6);
-      if (i < 20) EXPECT_EQ(layer.window, full ? 0 : 512);
+      if (i < 10) {
+        EXPECT_NEAR(*layer.gate_deviations, 1.6448536f, 1e-6);
+      }
+      if (i < 20) {
+        EXPECT_EQ(layer.window, full ? 0 : 512);
+      }
     }
   }
 }

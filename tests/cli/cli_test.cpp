@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "cli/npy.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
@@ -77,13 +78,28 @@ TEST(Options, RangesAreHalfOpenAndInside) {
 }
 
 TEST(Options, TokenIdsBySeparatorsOfEitherKind) {
-  EXPECT_THAT(parse_token_ids("2,10,11", 12).value(), ElementsAre(2, 10, 11));
-  EXPECT_THAT(parse_token_ids(" 2\n10\t11, \n", 12).value(), ElementsAre(2, 10, 11));
-  EXPECT_TRUE(parse_token_ids("", 12).value().empty());
-  for (const char* text : {"12", "-1", "1.5", "x", "99999999999"}) {
-    const auto ids = parse_token_ids(text, 12);
+  EXPECT_THAT(parse_token_ids("2,10,11", 12, "ids").value(), ElementsAre(2, 10, 11));
+  EXPECT_THAT(parse_token_ids(" 2\n10\t11 , 3,\n4\n", 12, "ids").value(),
+              ElementsAre(2, 10, 11, 3, 4));
+  EXPECT_TRUE(parse_token_ids("", 12, "ids").value().empty());
+  EXPECT_TRUE(parse_token_ids(" \n", 12, "ids").value().empty());
+  for (const char* text : {"12", "-1", "1.5", "x", "99999999999", "1,,2", "1,", "1,\n", ",1", ",",
+                           "1, ,2", "1 , , 2"}) {
+    const auto ids = parse_token_ids(text, 12, "--some-flag");
     ASSERT_FALSE(ids.ok()) << text;
     EXPECT_EQ(ids.error().kind, ErrorKind::usage) << text;
+    EXPECT_THAT(ids.error().message, HasSubstr("--some-flag")) << text;
+  }
+}
+
+TEST(Options, ListsHaveNoEmptyEntries) {
+  EXPECT_THAT(split_list("8", "--x").value(), ElementsAre("8"));
+  EXPECT_THAT(split_list("8,K6V4,4", "--x").value(), ElementsAre("8", "K6V4", "4"));
+  for (const char* text : {"", ",", "8,", ",8", "8,,4", "8,4,,"}) {
+    const auto list = split_list(text, "--codecs");
+    ASSERT_FALSE(list.ok()) << text;
+    EXPECT_EQ(list.error().kind, ErrorKind::usage);
+    EXPECT_THAT(list.error().message, HasSubstr("--codecs")) << text;
   }
 }
 
@@ -96,6 +112,8 @@ TEST(Options, LogitBiasesAreParsedWhole) {
     options.logit_bias = {text};
     EXPECT_FALSE(sampling_params(options).ok()) << text;
   }
+  options.logit_bias = {"5:1", "6:1", "05:1"};  // which of the two?
+  EXPECT_THAT(sampling_params(options).error().message, HasSubstr("token 5 has a bias already"));
 }
 
 TEST(Output, BytesForPeople) {

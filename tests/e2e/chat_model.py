@@ -53,7 +53,7 @@ def write_chat_model(path, template=TEMPLATE, context=4096, specials=SPECIALS, e
                                     {"Sequence": {"id": "B", "type_id": 1}}],
                            "special_tokens": {"<bos>": {"id": "<bos>", "ids": [256],
                                                         "tokens": ["<bos>"]}}},
-        "decoder": {"type": "ByteLevel"},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
         "model": {"type": "BPE", "dropout": None, "unk_token": None,
                   "vocab": {alphabet[b]: b for b in range(256)}, "merges": []},
     }

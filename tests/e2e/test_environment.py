@@ -75,6 +75,24 @@ def test_more_threads_than_the_system_gives(model):
     assert b"--threads 1024" in result.stderr
 
 
+def test_little_memory(model):
+    """However little the process may have: it works, or says in words that it has too little."""
+    worked = 0
+    for mib in [*range(40, 200, 12), 300, 500]:
+        limits = lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
+        result = subprocess.run([BINARY, "run", model, "-p", "a", "-n", "4", "--threads", "1"],
+                                capture_output=True, timeout=60, preexec_fn=limits)
+        if b"loading shared libraries" in result.stderr:
+            continue  # the program never began
+        assert result.returncode in (0, 1, 4), (mib, result.returncode, result.stderr)
+        assert b"bad_alloc" not in result.stderr, (mib, result.stderr)
+        if result.returncode != 0:
+            errors = [line for line in result.stderr.splitlines() if b"error:" in line]
+            assert len(errors) == 1, (mib, result.stderr)
+        worked += result.returncode == 0
+    assert worked > 0
+
+
 def test_full_disk(model):
     """Whatever the command prints: exit 1 and a word on standard output."""
     for arguments in ("--help", "--version", f"plan '{model}'", f"inspect '{model}'",

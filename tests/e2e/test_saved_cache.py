@@ -102,6 +102,8 @@ def test_an_unwrapped_cache_serves_any_prefix(tiny, tmp_path):
     (("--kv-bits", "4"), (), "codec of K"),  # and not the balance that comes with it
     ((), ("--exact",), "activations"),
     ((), ("--weight-bits", "4"), "weights"),
+    ((), ("--kv-bits", "4"), "codec of K (--kv-bits)"),
+    (("--kv-bits", "8"), (), "codec of K (--kv-bits)"),
 ])
 def test_other_settings_are_refused(made, flags, field, model, tmp_path):
     """A cache made under other flags: exit 3, and the message names what differs."""
@@ -127,6 +129,36 @@ def test_other_models_are_refused(model, tiny, tmp_path):
     fails(3, "run", model, "-p", TEXT, "--ctx", 40, "--prompt-cache", file, mentions=["--ctx"])
     fails(3, "run", model, "-p", TEXT, "--prefix-cache-bytes", "1000", "--prompt-cache", file,
           mentions=["--prefix-cache-bytes"])
+
+
+def test_where_a_cache_cannot_be_written(model, tmp_path):
+    """Said before the work where it is known before it; otherwise the reply is there all the same."""
+    (tmp_path / "folder").mkdir()
+    for target, words in ((tmp_path / "folder", "found a folder"), (tmp_path / "no/cache", tmp_path / "no"),
+                          ("/dev/null", "found a device")):
+        error = fails(1, "run", model, "-p", TEXT, "-n", 4, "--prompt-cache-file", target,
+                      mentions=[target, words])
+        assert "tok/s" not in error  # nothing was run
+        fails(1, "cache", "make", model, target, "-p", TEXT, mentions=[target, words])
+    (tmp_path / "link").symlink_to("folder/cache")
+    for _ in range(2):
+        ok("run", model, "-p", TEXT, "-n", 4, "--prompt-cache-file", tmp_path / "link")
+        assert (tmp_path / "link").is_symlink()
+        ok("cache", "check", tmp_path / "folder/cache")
+    late = tmp_path / "late"
+    late.mkdir()
+    process = subprocess.Popen(
+        [BINARY, "run", str(model), "--raw", "-p", TEXT, "-n", "100000", "--max-kv-size", "100",
+         "--ignore-eos", "--prompt-cache-file", str(late / "cache")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(20)
+    late.rmdir()
+    process.send_signal(signal.SIGINT)
+    text, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1 and len(text) > 0
+    error = stderr.decode()
+    assert f"{late}/cache: cannot write a file in the folder {late}:" in error, error
+    assert "the reply is whole" in error
 
 
 def test_damaged_files(model, tmp_path):

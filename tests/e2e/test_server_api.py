@@ -261,6 +261,45 @@ def test_echo_with_logprobs(server):
     assert wanted[0]["logprobs"] == wanted[1]["logprobs"]
 
 
+def shown(ids):
+    """Bytes of the tiny model's tokens as text, and the character that each token begins in."""
+    data = bytes(token for token in ids if token < 256)
+    text = data.decode("utf-8", errors="replace")
+    return text, [len(data[:i + 1].decode("utf-8", errors="replace")) - 1 for i in range(len(data))]
+
+
+@pytest.mark.parametrize("prompt", ["aé€", "😀x", "a\xffb", "\xe2\x82", "\xe2\x82\xe2", "\xff\xfe"])
+def test_offsets_where_ids_end_inside_a_character(server, prompt):
+    """Every prefix of a text's bytes: an offset is the place in `text` of the character that the
+    token's first byte is part of; what is no character counts as the one that is shown for it."""
+    data = prompt.encode("latin-1" if prompt.isascii() or max(prompt) < "\u0100" else "utf-8")
+    for end in range(1, len(data) + 1):
+        ids = list(data[:end])
+        expected, places = shown(ids)
+        for stream in (False, True):
+            body = {"prompt": ids, "echo": True, "logprobs": 0, "max_tokens": 6, "temperature": 0,
+                    "ignore_eos": True, "return_token_ids": True}
+            if stream:
+                pieces = [piece for event in server.stream("/v1/completions", body)
+                          for piece in event["choices"]]
+                text = "".join(piece["text"] for piece in pieces)
+                offsets = [at for piece in pieces for at in (piece["logprobs"] or {}).get("text_offset", [])]
+                tokens = [id for piece in pieces for id in piece.get("token_ids", [])]
+            else:
+                choice = server.post("/v1/completions", body).json["choices"][0]
+                text, offsets = choice["text"], choice["logprobs"]["text_offset"]
+                tokens = choice["token_ids"]
+            assert text.startswith(expected), (text, expected)
+            assert offsets[:end] == places, (ids, offsets, places)
+            assert len(offsets) == end + 6
+            assert offsets[end] == len(expected)
+            assert offsets == sorted(offsets) and offsets[-1] <= len(text)
+            reply, rest = shown(tokens)
+            if all(token < 256 for token in tokens):
+                assert text == expected + reply
+                assert offsets[end:] == [len(expected) + at for at in rest]
+
+
 def test_best_of(server):
     """Those with the highest mean log-probability, of the replies that n gives."""
     body = {"prompt": ["Best", "of"], "max_tokens": 7, "seed": 11, "temperature": 1.5}
@@ -305,7 +344,8 @@ def test_logit_bias_forces_and_bans(server):
 @pytest.mark.parametrize("bias", [
     {"99999999": 5}, {"-1": 5}, {"abc": 5}, {"5": "x"}, {"5": 1e40}, {"5": None}, {"5": 101},
     [[5]], [[5, 1, 2]], ["5"], 3, {str(TOKENS): 5}, {str(ROWS - 1): 5}, [[-1, 2]], [[1.5, 2]],
-    [[99999999, 5]], {"": 1}, {"5 ": 1}])
+    [[99999999, 5]], {"": 1}, {"5 ": 1}, {"5": 1, "05": 2}, [[5, 1], [6, 1], [5, 1]],
+    [["5", 1], [5.0, 1]]])
 def test_bad_logit_bias(server, bias):
     """Ids beyond the tokenizer are refused too, also where the embedding has rows for them."""
     error = server.refused("/v1/completions", {"prompt": "x", "max_tokens": 1, "logit_bias": bias})
@@ -327,8 +367,8 @@ def test_null_is_the_default(server):
 
 
 @pytest.mark.parametrize("name, values", [
-    ("max_tokens", [-1, 2**63, 1.5, "5", True, [], {}]),
-    ("max_completion_tokens", [-1, "5", 1e300]),
+    ("max_tokens", [-2, 2**63, 1.5, "5", True, [], {}]),
+    ("max_completion_tokens", [-2, "5", 1e300]),
     ("temperature", [-1, 101, "0", "NaN", True, [1]]),
     ("top_p", [-0.1, 1.1, "1"]),
     ("min_p", [-0.1, 1.1]),
@@ -486,9 +526,10 @@ def test_too_long_a_prompt(server):
 
 def test_the_context_ends(server):
     """The reply ends with it; other requests go on (case 2.3)."""
-    reply = server.complete("x" * 2000, max_tokens=400, ignore_eos=True)
-    assert reply["choices"][0]["finish_reason"] == "length"
-    assert reply["usage"]["total_tokens"] == 2048
+    for most in (400, -1):
+        reply = server.complete("x" * 2000, max_tokens=most, ignore_eos=True)
+        assert reply["choices"][0]["finish_reason"] == "length"
+        assert reply["usage"]["total_tokens"] == 2048
     server.complete("alive", max_tokens=1)
 
 

@@ -35,4 +35,8 @@ def test_it_is_valid_and_complete(server):
     assert schemas["ChatRequest"]["required"] == ["messages"]
     assert schemas["ChatRequest"]["additionalProperties"] is False
     assert schemas["CompletionRequest"]["required"] == ["prompt"]
+    chat, completion = (schemas[f"{name}Request"]["properties"] for name in ("Chat", "Completion"))
+    assert (chat["temperature"]["default"], chat["stream"]["default"]) == (1, False)
+    assert (chat["max_tokens"]["default"], completion["max_tokens"]["default"]) == (-1, 16)
+    assert "default" not in completion["logprobs"]
     assert json.dumps(described).count('"$ref"') > 10

@@ -159,6 +159,21 @@ def test_settings_reach_the_server_and_its_errors_the_page(chromium, server):
         assert "reply 5 tok" in wait_reply(page).locator(".figures").inner_text()
 
 
+def test_empty_settings_show_what_the_server_takes(chromium, chat_model):
+    with Server(chat_model, "--temp", 0.7, "--top-p", 0.9) as server, open_page(chromium, server.url) as page:
+        page.set_viewport_size({"width": 375, "height": 667})
+        page.click("#open-settings")
+        page.wait_for_function("document.getElementById('setting-temperature').placeholder === '0.7'")
+        shown = {name: page.locator(f"#setting-{name}").get_attribute("placeholder") for name in ("top_p", "seed", "max_tokens")}
+        assert shown == {"top_p": "0.9", "seed": None, "max_tokens": None}
+        box = page.locator("#settings-done").bounding_box()  # without scrolling
+        assert box["y"] >= 0 and box["y"] + box["height"] <= 667
+        assert page.evaluate("""() => {
+            const box = document.getElementById('settings-done').getBoundingClientRect();
+            return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2).id;
+        }""") == "settings-done"
+
+
 def test_a_server_that_is_gone_is_told(chromium, chat_model):
     with Server(chat_model, "--ctx", 512) as server, open_page(chromium, server.url, GREEDY) as page:
         page.locator("#model-name").get_by_text("tinychat").wait_for()

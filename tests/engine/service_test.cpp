@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -231,6 +232,31 @@ TEST_F(ServiceTest, WithoutMemoryForAnyoneTheEngineLivesOn) {
   ASSERT_TRUE(service->submit(one(3), again.handler()).ok());
   EXPECT_EQ(again.wait().tokens.size(), 3u);
   EXPECT_EQ(service->health().state, EngineHealth::State::alive);
+}
+
+// Nor for the next one, which came in while the first was told: the engine ends, in words that say
+// what to do. (The handler holds the engine's thread until the next one is there.)
+TEST_F(ServiceTest, WithoutMemoryAgainTheEngineEndsInWords) {
+  const auto service = start({.fault = "memory:3:always"});
+  std::promise<std::string> failed;
+  std::promise<void> submitted;
+  const auto first = [&, holds = submitted.get_future().share()](const Update& update) {
+    if (!update.event.error) return;
+    failed.set_value(update.event.error->message);
+    holds.wait();
+  };
+  ASSERT_TRUE(service->submit(one(400), first).ok());
+  const std::string told = failed.get_future().get();
+  EXPECT_NE(told.find("out of memory: there was none for a step"), std::string::npos) << told;
+  Listener second;
+  ASSERT_TRUE(service->submit(one(3, 2), second.handler()).ok());
+  submitted.set_value();
+  const std::string error = second.wait().error;
+  for (const char* words : {"the engine stopped: out of memory", "a step of the engine", " MiB",
+                            "--kv-memory", "--parallel"})
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  EXPECT_EQ(service->health().state, EngineHealth::State::dead);
+  EXPECT_EQ(error, "the engine stopped: " + service->health().reason);
 }
 
 TEST_F(ServiceTest, DrainLetsRequestsEndAndCutsTheRest) {

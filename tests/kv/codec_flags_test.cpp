@@ -141,12 +141,23 @@ TEST(CodecFlags, ErrorsNameTheFlagAndWhatWorks) {
                            "ring=8+full=8",
                            "=8",
                            "full=8+",
+                           "full=8+sliding=4+",
+                           "08",
+                           "K8V04",
+                           "affine4:064",
                            "99999999999999999999"}) {
     const auto pair = codec_for(flags_of(text), LayerKind::full);
     ASSERT_FALSE(pair.ok()) << text;
     EXPECT_EQ(pair.error().kind, ErrorKind::usage);
     EXPECT_THAT(pair.error().message, HasSubstr("--kv-bits"));
     EXPECT_THAT(pair.error().message, HasSubstr("full=CODEC+sliding=CODEC"));
+  }
+  // Other flags that give a codec.
+  for (const char* text : {"7", "full=8", "full=8+sliding=9"}) {
+    const std::string message =
+        codec_for(flags_of(text), LayerKind::sliding, "--codecs").error().message;
+    EXPECT_THAT(message, HasSubstr(std::string("--codecs ") + text));
+    EXPECT_THAT(message, ::testing::Not(HasSubstr("--kv-bits")));
   }
   CacheFlags flags;
   flags.kv_key_bits = "4.5";

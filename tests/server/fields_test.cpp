@@ -182,8 +182,15 @@ TEST(Fields, WhatATemplateGoesThroughIsCounted) {
   EXPECT_EQ(refused(fmt::format("\"stop_token_ids\":{}", list("1", kMaxStopTokens))), "");
   EXPECT_EQ(refused(fmt::format("\"stop_token_ids\":{}", list("1", kMaxStopTokens + 1))),
             "stop_token_ids");
-  EXPECT_EQ(refused(fmt::format("\"logit_bias\":{}", list("[1,1]", 100))), "");
-  EXPECT_EQ(refused(fmt::format("\"logit_bias\":{}", list("[1,1]", 101))), "logit_bias");
+  const auto biases = [](int count) {
+    Json array = Json::array();
+    for (int id = 0; id < count; ++id) array.push_back({id, 1});
+    return fmt::format("\"logit_bias\":{}", dump(array));
+  };
+  EXPECT_EQ(refused(biases(100)), "");
+  EXPECT_EQ(refused(biases(101)), "logit_bias");
+  EXPECT_EQ(refused("\"logit_bias\":[[1,1],[1,2]]"), "logit_bias[1]");
+  EXPECT_EQ(refused("\"logit_bias\":{\"1\":1,\"01\":2}"), "logit_bias.01");
   const auto variables = [](size_t count) {
     Json object = Json::object();
     for (size_t i = 0; i < count; ++i) object["k" + std::to_string(i)] = 1;

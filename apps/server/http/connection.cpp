@@ -19,6 +19,7 @@
 #include <new>
 #include <tuple>
 
+#include "base/memory_reserve.h"
 #include "server/http/response_head.h"
 
 namespace ringkeep::http {
@@ -36,6 +37,7 @@ constexpr size_t kWriteBytes = 64 << 10;
 constexpr int kEmptyLines = 16;               // before a request, that are passed over
 constexpr size_t kDiscardedBody = 64 << 10;   // a refused request's body that is read all the same
 constexpr int kKernelSendBuffer = 128 << 10;  // so that a slow reader is seen
+constexpr size_t kLongBody = 256 << 10;       // bytes
 constexpr const char* kNoMemory =
     "out of memory: the server could not hold what this request needs";
 constexpr std::chrono::milliseconds kPoll{
@@ -386,8 +388,10 @@ std::optional<Response> Connection::refusal(const Head& head, const Request& req
 void Connection::dispatch(const std::shared_ptr<Outbox>& box, const Route* route,
                           std::optional<Response> response) {
   if (response) return box->respond(std::move(*response));
+  const bool is_long = box->request().body.size() > kLongBody;
   const auto handle = [core = core_, box, route] {
     try {
+      if (!refill_memory_reserve()) throw std::bad_alloc();  // which an earlier request needed
       route->handler(box);
     } catch (const std::bad_alloc&) {  // what the request held is free again
       box->respond(core->options.error(500, kNoMemory));
@@ -398,7 +402,7 @@ void Connection::dispatch(const std::shared_ptr<Outbox>& box, const Route* route
   if (route->quick)
     handle();
   else
-    core_->work.push(handle);
+    (is_long ? core_->long_work : core_->work).push(handle);
 }
 
 asio::awaitable<bool> Connection::answer(Head& head, Request request, const Route* route,

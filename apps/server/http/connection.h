@@ -29,6 +29,7 @@ struct Core {
   std::unordered_set<Connection*> connections;
   bool finishing = false;  // answers say that the connection ends
   WorkQueue work{2};
+  WorkQueue long_work{1};  // of bodies that take long to read, so that no other waits for them
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {

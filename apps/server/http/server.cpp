@@ -181,6 +181,7 @@ void Server::flush(double seconds) {
 void Server::stop() {
   State& s = *state_;
   s.core->work.stop();
+  s.core->long_work.stop();
   if (!s.started) return;
   post([&s] {
     error_code ignored;

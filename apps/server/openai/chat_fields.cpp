@@ -21,14 +21,7 @@ void read_template_variables(Fields& fields, const std::string& param, const Jso
 void visit(Fields& fields, ChatFields& request, const Defaults& defaults) {
   visit_messages(fields, request.messages);
   request.max_tokens = defaults.chat_max_tokens;
-  int64_t n_predict = INT64_MIN;
-  fields.integer({"n_predict"}, n_predict, -1, INT64_MAX,
-                 "As max_tokens; -1: until the context ends.");
-  if (n_predict != INT64_MIN) request.max_tokens = n_predict;
-  int64_t max_tokens = INT64_MIN;
-  fields.integer({"max_completion_tokens", "max_tokens"}, max_tokens, 0, INT64_MAX,
-                 "Most tokens of a reply; 0: an empty one.");
-  if (max_tokens != INT64_MIN) request.max_tokens = max_tokens;
+  visit_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, request.max_tokens);
   visit_common(fields, request, defaults);
 
   bool logprobs = false;
@@ -60,6 +53,8 @@ void visit(Fields& fields, ChatFields& request, const Defaults& defaults) {
   if (!effort.empty()) request.template_variables["reasoning_effort"] = effort;
   fields.boolean({"add_generation_prompt"}, request.add_generation_prompt,
                  "false: the prompt ends with the last message.");
+  fields.boolean({"parse_special"}, request.parse_special,
+                 "true: control tokens that are spelled in messages become those tokens.");
   visit_tools(fields, request);
   visit_output_rule(fields, request.rule, /*response_format=*/true);
 

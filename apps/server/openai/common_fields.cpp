@@ -25,8 +25,10 @@ void read_stop(Fields& fields, const Json& value, std::vector<std::string>& stop
   for (size_t i = 0; i < value.size(); ++i) add(value[i], fmt::format("stop[{}]", i));
 }
 
+// `seen`: [vocab_size] the ids so far.
 void read_bias(Fields& fields, const std::string& param, const Json& id, const Json& bias,
-               int64_t vocab_size, engine::SamplingParams& sampling) {
+               std::vector<bool>& seen, engine::SamplingParams& sampling) {
+  const auto vocab_size = static_cast<int64_t>(seen.size());
   int64_t token = -1;
   if (id.is_string()) {
     const std::string& text = id.get_ref<const std::string&>();
@@ -41,6 +43,9 @@ void read_bias(Fields& fields, const std::string& param, const Json& id, const J
   if (!bias.is_number() || !(bias.get<double>() >= -100.0 && bias.get<double>() <= 100.0))
     return fields.fail(param,
                        fmt::format("expected a bias from -100 to 100, found {}", describe(bias)));
+  if (seen[static_cast<size_t>(token)])
+    return fields.fail(param, fmt::format("token {} has a bias already", token));
+  seen[static_cast<size_t>(token)] = true;
   sampling.logit_bias.emplace_back(static_cast<int32_t>(token), bias.get<float>());
 }
 
@@ -49,9 +54,10 @@ void read_logit_bias(Fields& fields, const Json& value, int64_t vocab_size,
   if (value.is_structured() &&
       !within(fields, "logit_bias", value.size(), static_cast<size_t>(vocab_size), "biases"))
     return;
+  std::vector<bool> seen(static_cast<size_t>(vocab_size));
   if (value.is_object()) {
     for (const auto& [id, bias] : value.items())
-      read_bias(fields, "logit_bias." + id, Json(id), bias, vocab_size, sampling);
+      read_bias(fields, "logit_bias." + id, Json(id), bias, seen, sampling);
     return;
   }
   if (!value.is_array())
@@ -62,7 +68,7 @@ void read_logit_bias(Fields& fields, const Json& value, int64_t vocab_size,
     const std::string param = fmt::format("logit_bias[{}]", i);
     if (!value[i].is_array() || value[i].size() != 2)
       return fields.fail(param, fmt::format("expected [id, bias], found {}", describe(value[i])));
-    read_bias(fields, param, value[i][0], value[i][1], vocab_size, sampling);
+    read_bias(fields, param, value[i][0], value[i][1], seen, sampling);
   }
 }
 
@@ -134,6 +140,12 @@ std::vector<int32_t> read_token_ids(Fields& fields, const std::string& param, co
     ids.push_back(static_cast<int32_t>(*id));
   }
   return ids;
+}
+
+void visit_max_tokens(Fields& fields, const Fields::Names& names, int64_t& value) {
+  fields.integer({"n_predict"}, value, -1, INT64_MAX, "The same as max_tokens, which comes first.");
+  fields.integer(names, value, -1, INT64_MAX,
+                 "Most tokens of a reply; 0: an empty one; -1: until the context ends.");
 }
 
 void visit_common(Fields& fields, GenerationFields& request, const Defaults& defaults) {

@@ -52,14 +52,7 @@ void visit(Fields& fields, CompletionFields& request, const Defaults& defaults) 
       "A text or token ids, or several of them.");
   fields.required("prompt");
   request.max_tokens = defaults.completion_max_tokens;
-  int64_t n_predict = INT64_MIN;
-  fields.integer({"n_predict"}, n_predict, -1, INT64_MAX,
-                 "As max_tokens; -1: until the context ends.");
-  if (n_predict != INT64_MIN) request.max_tokens = n_predict;
-  int64_t max_tokens = INT64_MIN;
-  fields.integer({"max_tokens", "max_completion_tokens"}, max_tokens, 0, INT64_MAX,
-                 "Most tokens of a reply; 0: an empty one.");
-  if (max_tokens != INT64_MIN) request.max_tokens = max_tokens;
+  visit_max_tokens(fields, {"max_tokens", "max_completion_tokens"}, request.max_tokens);
   visit_common(fields, request, defaults);
   int64_t logprobs = -1;
   fields.integer({"logprobs"}, logprobs, 0, kMaxTopLogprobs,

@@ -26,24 +26,32 @@ Json or_null(const Json& schema) {
 
 }  // namespace
 
-void FieldSchema::number(const Names& names, float&, double least, double most, const char* doc) {
-  add(names, or_null({{"type", "number"}, {"minimum", least}, {"maximum", most}}), doc);
+// As short as it is written: .8 as a float has more digits as a double.
+void FieldSchema::number(const Names& names, float& value, double least, double most,
+                         const char* doc) {
+  Json schema = {{"type", "number"}, {"minimum", least}, {"maximum", most}};
+  if (value >= least && value <= most)
+    schema["default"] = Json::parse(fmt::format("{}", value), nullptr, false);
+  add(names, or_null(schema), doc);
 }
 
-void FieldSchema::integer(const Names& names, int64_t&, int64_t least, int64_t most,
+void FieldSchema::integer(const Names& names, int64_t& value, int64_t least, int64_t most,
                           const char* doc) {
   Json schema = {{"type", "integer"}, {"minimum", least}};
   // Clients read numbers as doubles.
   schema["maximum"] = std::min<int64_t>(most, int64_t{1} << 53);
+  if (value >= least && value <= schema["maximum"]) schema["default"] = value;
   add(names, or_null(schema), doc);
 }
 
-void FieldSchema::boolean(const Names& names, bool&, const char* doc) {
-  add(names, or_null({{"type", "boolean"}}), doc);
+void FieldSchema::boolean(const Names& names, bool& value, const char* doc) {
+  add(names, or_null({{"type", "boolean"}, {"default", value}}), doc);
 }
 
-void FieldSchema::text(const Names& names, std::string&, const char* doc) {
-  add(names, or_null({{"type", "string"}}), doc);
+void FieldSchema::text(const Names& names, std::string& value, const char* doc) {
+  Json schema = {{"type", "string"}};
+  if (!value.empty()) schema["default"] = value;
+  add(names, or_null(schema), doc);
 }
 
 void FieldSchema::other(const Names& names, const Json& schema,

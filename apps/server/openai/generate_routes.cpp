@@ -1,4 +1,5 @@
 // POST /v1/chat/completions and /v1/completions.
+#include "base/json_release.h"
 #include "prompt/message_ends.h"
 #include "prompt/prompt.h"
 #include "server/openai/chat_plan.h"
@@ -8,16 +9,41 @@
 namespace ringkeep::openai {
 namespace {
 
-// Messages of a chat whose ends are looked for, to keep snapshots of: each end costs a rendering of
+// A chat whose ends of messages are looked for, to keep snapshots of: each end costs a rendering of
 // all before it. Longer chats have those of every 1,024 tokens.
-constexpr size_t kMostWithEnds = 512;
+constexpr size_t kMostWithEnds = 512;                    // messages
+constexpr size_t kMostTextWithEnds = size_t{512} << 10;  // bytes
+
+// What a request holds of JSON, given back without asking for memory.
+void release(CompletionFields& fields) { release_json(fields.rule.schema); }
+void release(ChatFields& fields) {
+  release_json(fields.rule.schema);
+  release_json(fields.messages);
+  release_json(fields.tools);
+  release_json(fields.tool_choice);
+  release_json(fields.template_variables);
+}
+
+template <typename T>
+class FieldsRelease {
+ public:
+  explicit FieldsRelease(T& fields) : fields_(fields) {}
+  FieldsRelease(const FieldsRelease&) = delete;
+  FieldsRelease& operator=(const FieldsRelease&) = delete;
+  ~FieldsRelease() { release(fields_); }
+
+ private:
+  T& fields_;
+};
 
 // Reads the fields of a body, finds model and adapter; answers and gives nothing on an error.
 template <typename T>
 std::optional<T> read_fields(const Model& model, const ExchangePointer& exchange) {
-  const auto body = read_body(exchange);
+  auto body = read_body(exchange);
   if (!body) return std::nullopt;
+  const JsonRelease release_body(*body);
   T request;
+  const FieldsRelease release_fields(request);
   FieldReader reader(*body);
   visit(reader, request, model.defaults);
   if (const auto error = reader.finish()) {
@@ -31,7 +57,7 @@ std::optional<T> read_fields(const Model& model, const ExchangePointer& exchange
     return std::nullopt;
   }
   request.adapter = choice.adapter;
-  return request;
+  return std::optional<T>(std::move(request));
 }
 
 RunPlan make_plan(std::shared_ptr<const Model> model, const ExchangePointer& exchange,
@@ -110,6 +136,7 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   const auto model = app.model();
   auto fields = read_fields<ChatFields>(*model, exchange);
   if (!fields) return;
+  const FieldsRelease release_fields(*fields);
   if (model->tokenizer == nullptr)
     return exchange->respond(error_response(no_tokenizer("messages")));
   if (!model->chat_template) return exchange->respond(error_response(no_template(*model)));
@@ -118,15 +145,18 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
     for (Json& message : fields->messages)
       if (message["role"] == "developer") message["role"] = "system";
   ChatPlan reply;
+  const JsonRelease release_tools(reply.tools);
   if (const auto error = plan_tools(*model, *fields, reply))
     return exchange->respond(error_response(*error));
   prompt::ChatOptions options{.tools = reply.tools,
                               .add_generation_prompt = fields->add_generation_prompt,
-                              .variables = fields->template_variables};
+                              .variables = fields->template_variables,
+                              .parse_special = fields->parse_special,
+                              .context = model->plan->max_length()};
+  const JsonRelease release_shown(options.tools), release_variables(options.variables);
   auto built = prompt::build_chat_prompt(*model->tokenizer, *model->chat_template, fields->messages,
                                          options);
-  if (!built.ok())
-    return exchange->respond(error_response(bad_field("messages", built.error().message)));
+  if (!built.ok()) return exchange->respond(error_response(from_error(built.error(), "messages")));
   if (const auto error = too_long(*model, built->tokens.size(), fields->max_tokens, "messages"))
     return exchange->respond(error_response(*error));
   if (const auto error = plan_reply(*model, *fields, built->text, reply))
@@ -144,7 +174,7 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   if (!fields->ignore_eos)
     base.stop_tokens.insert(base.stop_tokens.end(), reply.stop_tokens.begin(),
                             reply.stop_tokens.end());
-  if (fields->messages.size() <= kMostWithEnds)
+  if (fields->messages.size() <= kMostWithEnds && built->text.size() <= kMostTextWithEnds)
     base.snapshot_at = prompt::message_ends(*model->tokenizer, *model->chat_template,
                                             fields->messages, options, *built);
   add_requests(plan, base, *fields);
@@ -164,9 +194,16 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
   const auto model = app.model();
   auto fields = read_fields<CompletionFields>(*model, exchange);
   if (!fields) return;
+  const FieldsRelease release_fields(*fields);
   if (model->tokenizer == nullptr)
     if (const auto param = field_of_text(*fields))
       return exchange->respond(error_response(no_tokenizer(*param)));
+  for (const CompletionFields::Prompt& prompt : fields->prompts)
+    if (const auto* text = std::get_if<std::string>(&prompt))
+      if (const auto size =
+              prompt::check_text_size(*model->tokenizer, text->size(), model->plan->max_length());
+          !size.ok())
+        return exchange->respond(error_response(from_error(size.error(), "prompt")));
   MatcherPointer constraint;
   if (fields->rule.kind != OutputRule::Kind::none) {
     const OutputRule& rule = fields->rule;
@@ -214,6 +251,7 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
                                   .stream = fields->stream,
                                   .logprobs = fields->top_logprobs >= 0,
                                   .token_ids = fields->return_token_ids,
+                                  .control = !fields->skip_special_tokens,
                                   .tokenizer = model->tokenizer,
                                   .echo = echo,
                                   .echo_control = !ids,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json_release.h"
+
 namespace ringkeep::openai {
 namespace {
 
@@ -9,6 +11,15 @@ namespace {
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(int max_depth) : max_depth_(max_depth) {}
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+  ~Builder() override {  // where memory ran out
+    for (Level& level : levels_) {
+      release_json(level.array);
+      for (auto& [key, value] : level.members) release_json(value);
+    }
+    release_json(root);
+  }
 
   bool null() override { return put(Json()); }
   bool boolean(bool value) override { return put(value); }
@@ -17,19 +28,18 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_float(number_float_t value, const string_t&) override { return put(value); }
   bool string(string_t& value) override { return put(std::move(value)); }
   bool binary(binary_t&) override { return fail("binary values are not JSON"); }
-  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_object(size_t) override { return open(Json()); }
   bool end_object() override {
     // Sorted and not hashed: an object may have been made for its keys to fall together.
     std::vector<std::string_view> keys;
-    for (const auto& [key, value] : levels_.back().value.get_ref<const Json::object_t&>())
-      keys.push_back(key);
+    for (const auto& [key, value] : levels_.back().members) keys.push_back(key);
     std::ranges::sort(keys);
     const auto twice = std::ranges::adjacent_find(keys);
     if (twice != keys.end()) return fail(fmt::format("the key \"{}\" comes twice", *twice));
-    return close();
+    return close(make_object(levels_.back().members));
   }
   bool start_array(size_t) override { return open(Json::array()); }
-  bool end_array() override { return close(); }
+  bool end_array() override { return close(std::move(levels_.back().array)); }
   bool key(string_t& name) override {
     levels_.back().key = std::move(name);
     return true;
@@ -47,10 +57,22 @@ class Builder : public nlohmann::json_sax<Json> {
   std::string error;
 
  private:
+  using Members = std::vector<std::pair<std::string, Json>>;
   struct Level {
-    Json value;
+    Json array;       // null: an object
+    Members members;  // of it
     std::string key;
   };
+
+  // All room at once: an object that grows copies what it has. As keys are known to differ, the
+  // look-up of push_back() is not needed.
+  static Json make_object(Members& members) {
+    Json object = Json::object();
+    Json::object_t::Container& out = object.get_ref<Json::object_t&>();
+    out.reserve(members.size());
+    for (auto& [key, value] : members) out.emplace_back(std::move(key), std::move(value));
+    return object;
+  }
 
   bool fail(std::string message) {
     error = std::move(message);
@@ -59,28 +81,24 @@ class Builder : public nlohmann::json_sax<Json> {
   bool open(Json value) {
     if (static_cast<int>(levels_.size()) >= max_depth_)
       return fail(fmt::format("more than {} arrays and objects inside each other", max_depth_));
-    levels_.push_back({std::move(value), {}});
+    levels_.push_back({.array = std::move(value)});
     return true;
   }
-  bool close() {
-    Json value = std::move(levels_.back().value);
+  bool close(Json value) {
     levels_.pop_back();
     return put(std::move(value));
   }
   bool put(Json value) {
+    const JsonRelease release(value);
     if (levels_.empty()) {
       root = std::move(value);
       return true;
     }
     Level& level = levels_.back();
-    if (level.value.is_array()) {
-      level.value.push_back(std::move(value));
-    } else {
-      // As keys are known to differ, the look-up of push_back() is not needed.
-      auto& members = level.value.get_ref<Json::object_t&>();
-      static_cast<Json::object_t::Container&>(members).emplace_back(std::move(level.key),
-                                                                    std::move(value));
-    }
+    if (level.array.is_array())
+      level.array.push_back(std::move(value));
+    else
+      level.members.emplace_back(std::move(level.key), std::move(value));
     return true;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "text/stream_decoder.h"
 #include "text/utf8.h"
 
 namespace ringkeep::openai {
@@ -34,6 +35,40 @@ int64_t characters(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
+// Bytes as they are shown: whole characters, and one U+FFFD for each part that is none.
+std::string shown(const std::string& bytes) {
+  text::StreamDecoder decoder;
+  std::string text = decoder.push(bytes);
+  return text + decoder.finish();
+}
+
+// Where tokens begin in the text that is shown, in characters.
+class TextPlace {
+ public:
+  explicit TextPlace(int64_t characters = 0) : count_(characters) {}
+
+  // Of the next token: the character that its first byte is part of, whichever token began it.
+  int64_t next(std::string_view bytes) {
+    const size_t before = tail_.size();
+    tail_ += bytes;
+    int64_t place = -1;
+    size_t at = 0;
+    while (at < tail_.size()) {
+      const text::Utf8Step step = text::utf8_step(std::string_view(tail_).substr(at));
+      if (place < 0 && at + step.size > before) place = count_;
+      if (step.kind == text::Utf8Step::Kind::incomplete) break;
+      ++count_;
+      at += step.size;
+    }
+    tail_.erase(0, at);
+    return place < 0 ? count_ : place;
+  }
+
+ private:
+  int64_t count_;     // whole characters so far
+  std::string tail_;  // bytes of one that is not finished
+};
+
 // Log-probabilities of completions: lists with an entry for each token.
 class CompletionLogprobs {
  public:
@@ -49,12 +84,9 @@ class CompletionLogprobs {
     tops_.push_back(known ? std::move(top) : Json());
     offsets_.push_back(offset);
   }
-  // And moves the offset behind it.
-  void add_all(const std::vector<engine::Sampled>& tokens, int64_t& offset) {
-    for (const engine::Sampled& token : tokens) {
-      add(token, offset);
-      offset += characters(tokenizer_.bytes(token.token, true));
-    }
+  void add_all(const std::vector<engine::Sampled>& tokens, bool control, TextPlace& place) {
+    for (const engine::Sampled& token : tokens)
+      add(token, place.next(tokenizer_.bytes(token.token, control)));
   }
   Json take() {
     return {{"tokens", std::move(tokens_)},
@@ -72,7 +104,7 @@ class CompletionLogprobs {
 class CompletionChoice : public ChoiceShape {
  public:
   explicit CompletionChoice(const ChoiceOptions& options)
-      : options_(options), text_(options.echo), offset_(characters(options.echo)) {}
+      : options_(options), echo_(shown(options.echo)), text_(echo_), place_(characters(echo_)) {}
 
   void set_prompt_logprobs(const std::vector<engine::Sampled>& sampled) override {
     prompt_ = sampled;
@@ -81,7 +113,7 @@ class CompletionChoice : public ChoiceShape {
   Json opening() override {
     if (options_.echo.empty() && !options_.token_ids) return nullptr;
     if (options_.echo_logprobs && !prompt_) return nullptr;
-    Json choice = entry(options_.echo);
+    Json choice = entry(echo_);
     if (options_.echo_logprobs) {
       CompletionLogprobs logprobs(*options_.tokenizer);
       add_prompt(logprobs);
@@ -101,7 +133,7 @@ class CompletionChoice : public ChoiceShape {
     Json choice = entry(piece.text);
     if (options_.logprobs && !piece.logprobs.empty()) {
       CompletionLogprobs logprobs(*options_.tokenizer);
-      logprobs.add_all(piece.logprobs, offset_);
+      logprobs.add_all(piece.logprobs, options_.control, place_);
       choice["logprobs"] = logprobs.take();
     }
     if (options_.token_ids) choice["token_ids"] = piece.tokens;
@@ -120,7 +152,7 @@ class CompletionChoice : public ChoiceShape {
     if (options_.logprobs) {
       CompletionLogprobs logprobs(*options_.tokenizer);
       if (options_.echo_logprobs) add_prompt(logprobs);
-      logprobs.add_all(sampled_, offset_);
+      logprobs.add_all(sampled_, options_.control, place_);
       choice["logprobs"] = logprobs.take();
     }
     if (options_.token_ids) {
@@ -141,25 +173,30 @@ class CompletionChoice : public ChoiceShape {
   // What tokens spell before the text begins (a BOS, a tokenizer's own first blank) has no width.
   void add_prompt(CompletionLogprobs& logprobs) const {
     const std::vector<int32_t>& tokens = options_.prompt_tokens;
-    const auto width = [&](int32_t token) {
-      return characters(options_.tokenizer->bytes(token, options_.echo_control));
-    };
-    int64_t at = characters(options_.echo);
-    for (const int32_t token : tokens) at -= width(token);
+    std::vector<std::string> spelled;
+    size_t before = 0;  // bytes
+    for (const int32_t token : tokens) {
+      spelled.push_back(options_.tokenizer->bytes(token, options_.echo_control));
+      before += spelled.back().size();
+    }
+    before -= std::min(before, options_.echo.size());
+    TextPlace place;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool known = i > 0 && prompt_ && i <= prompt_->size();
+      const size_t outside = std::min(before, spelled[i].size());
+      before -= outside;
       logprobs.add(known ? (*prompt_)[i - 1] : engine::Sampled{.token = tokens[i]},
-                   std::max<int64_t>(at, 0), known);
-      at += width(tokens[i]);
+                   place.next(std::string_view(spelled[i]).substr(outside)), known);
     }
   }
 
   const ChoiceOptions options_;
+  const std::string echo_;  // as it is shown
   std::string text_;
   std::optional<std::vector<engine::Sampled>> prompt_;
   std::vector<engine::Sampled> sampled_;
   std::vector<int32_t> tokens_;
-  int64_t offset_;  // characters so far
+  TextPlace place_;
 };
 
 }  // namespace

@@ -56,8 +56,9 @@ struct ChoiceOptions {
   bool stream = false;
   bool logprobs = false;
   bool token_ids = false;
+  bool control = false;  // completions: control tokens are part of the text
   const text::Tokenizer* tokenizer = nullptr;
-  std::string echo;                    // completions: the prompt's text
+  std::string echo;                    // completions: the prompt's text, its bytes as they are
   bool echo_control = false;           // and whether its control tokens are part of it
   bool echo_logprobs = false;          // and logprobs tell of its tokens
   std::vector<int32_t> prompt_tokens;  // when token_ids or echo with logprobs

@@ -76,6 +76,7 @@ struct ChatFields : GenerationFields {
   bool parallel_tool_calls = true;
   Json template_variables = Json::object();
   bool add_generation_prompt = true;
+  bool parse_special = false;  // control tokens spelled in messages become those tokens
 };
 
 struct CompletionFields : GenerationFields {
@@ -90,6 +91,8 @@ void visit(Fields& fields, ChatFields& request, const Defaults& defaults);
 void visit(Fields& fields, CompletionFields& request, const Defaults& defaults);
 
 // Parts of them.
+// Its value, or of llama.cpp's name, where there is none.
+void visit_max_tokens(Fields& fields, const Fields::Names& names, int64_t& value);
 void visit_common(Fields& fields, GenerationFields& request, const Defaults& defaults);
 void visit_output_rule(Fields& fields, OutputRule& rule, bool response_format);
 void visit_foreign(Fields& fields);  // of other programs: what has no effect, or is off here

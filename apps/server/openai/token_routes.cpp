@@ -1,4 +1,5 @@
 // POST /tokenize and /detokenize, in the shapes of llama.cpp and of vLLM.
+#include "base/json_release.h"
 #include "prompt/prompt.h"
 #include "server/openai/app.h"
 #include "text/utf8.h"
@@ -15,7 +16,7 @@ struct TokenizeFields {
   std::optional<std::string> content;
   Json messages;
   bool add_special = true;
-  bool parse_special = true;
+  std::optional<bool> parse_special;  // not said: of a text yes, of a chat no
   bool with_pieces = false;
   bool add_generation_prompt = true;
 };
@@ -51,8 +52,15 @@ void visit(Fields& fields, TokenizeFields& request) {
       "A chat, in place of a text: the chat template is applied.");
   fields.boolean({"add_special", "add_special_tokens"}, request.add_special,
                  "Add BOS or EOS where the model wants them.");
-  fields.boolean({"parse_special"}, request.parse_special,
-                 "Control tokens that are written in the text become their ids.");
+  fields.other(
+      {"parse_special"}, {{"type", "boolean"}},
+      [&](const Json& value) {
+        if (!value.is_boolean())
+          return fields.fail("parse_special",
+                             fmt::format("expected true or false, found {}", describe(value)));
+        request.parse_special = value.get<bool>();
+      },
+      "Control tokens that are written in the text become their ids; of messages: default false.");
   fields.boolean({"with_pieces", "return_token_strs"}, request.with_pieces,
                  "Tell the text of each token.");
   fields.boolean({"add_generation_prompt"}, request.add_generation_prompt, "Of a chat.");
@@ -90,9 +98,10 @@ void describe_token_fields(Json& schemas, const Defaults& defaults) {
 
 void handle_tokenize(App& app, const ExchangePointer& exchange) {
   const auto model = app.model();
-  const auto body = read_body(exchange);
+  auto body = read_body(exchange);
   if (!body) return;
   TokenizeFields request;
+  const JsonRelease release_body(*body), release_messages(request.messages);
   FieldReader reader(*body);
   visit(reader, request);
   const bool chat = !request.messages.is_null();
@@ -110,13 +119,15 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
           bad_field("messages", "the model has no chat template", "no_chat_template")));
     auto built =
         prompt::build_chat_prompt(*model->tokenizer, *model->chat_template, request.messages,
-                                  {.add_generation_prompt = request.add_generation_prompt});
+                                  {.add_generation_prompt = request.add_generation_prompt,
+                                   .parse_special = request.parse_special.value_or(false)});
     if (!built.ok())
-      return exchange->respond(error_response(bad_field("messages", built.error().message)));
+      return exchange->respond(error_response(from_error(built.error(), "messages")));
     tokens = std::move(built->tokens);
   } else {
-    tokens = model->tokenizer->encode(*request.content, {.add_special = request.add_special,
-                                                         .parse_special = request.parse_special});
+    tokens = model->tokenizer->encode(*request.content,
+                                      {.add_special = request.add_special,
+                                       .parse_special = request.parse_special.value_or(true)});
   }
   Json answer = {
       {"count", tokens.size()}, {"max_model_len", model->plan->max_length()}, {"tokens", tokens}};
@@ -137,8 +148,9 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
 
 void handle_detokenize(App& app, const ExchangePointer& exchange) {
   const auto model = app.model();
-  const auto body = read_body(exchange);
+  auto body = read_body(exchange);
   if (!body) return;
+  const JsonRelease release_body(*body);
   DetokenizeFields request;
   FieldReader reader(*body);
   visit(reader, request,

@@ -210,7 +210,7 @@ export class CacheMap {
     const item = (label, value) => el('div', {}, el('dt', {}, label), el('dd', {}, value));
     const items = [item('In use', formatBytes(totals.bytes_used ?? 0))];
     if (capacity) items.push(item('Planned', formatBytes(capacity)));
-    if (totals.prefix_cache_bytes) items.push(item('For prefixes', formatBytes(totals.prefix_cache_bytes)));
+    if (totals.prefix_cache_bytes) items.push(item('Prefixes, at most', formatBytes(totals.prefix_cache_bytes)));
     if (totals.running !== undefined) items.push(item('Running', `${totals.running}${totals.waiting ? ` + ${totals.waiting} waiting` : ''}`));
     if (totals.prefix_hits !== undefined) items.push(item('Prefix hits', formatCount(totals.prefix_hits)));
     if (totals.prompt_tokens) {

@@ -1,5 +1,6 @@
 // The settings dialog: fields with their limits, kept as they are typed, sent only where they hold
 // something.
+import {getJson} from './api.js';
 import {byId, confirmThat, el} from './dom.js';
 import {saveSettings, settings} from './store.js';
 
@@ -46,6 +47,23 @@ function problem(field, text) {
     }
   }
   return '';
+}
+
+// What the server takes where a field is empty: {name: value}. A page that cannot learn it shows none.
+let defaults = null;
+
+async function showDefaults() {
+  try {
+    defaults ??= Object.fromEntries(Object.entries((await getJson('openapi.json')).components.schemas.ChatRequest.properties)
+      .map(([name, property]) => [name, property.default]));
+  } catch {
+    return;
+  }
+  for (const field of FIELDS) {
+    const value = defaults[field.name];
+    const given = value !== undefined && !(field.max !== undefined && value < 0);  // -1: the hint says it
+    if (field.kind === 'number' && given) byId(`setting-${field.name}`).placeholder = String(value);
+  }
 }
 
 const textOf = (name) => (typeof settings[name] === 'string' ? settings[name] : '');
@@ -106,6 +124,7 @@ export function initSettings() {
   applyTheme();
   byId('open-settings').addEventListener('click', () => {
     build();
+    showDefaults();
     byId('settings').showModal();
   });
   byId('settings-reset').addEventListener('click', async () => {
@@ -114,5 +133,6 @@ export function initSettings() {
     saveSettings();
     applyTheme();
     build();
+    showDefaults();
   });
 }

@@ -1,0 +1,127 @@
+#include "prompt/plain_text.h"
+
+#include <algorithm>
+
+#include "prompt/reply_format.h"
+
+namespace ringkeep::prompt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// U+FDD0 to U+FDEF, in UTF-8: never text, and nothing that a template does to text changes them.
+std::string noncharacter(int index) { return {'\xEF', '\xB7', static_cast<char>(0x90 + index)}; }
+constexpr int kNoncharacters = 32;
+
+template <typename Use>
+bool any_string(const Json& value, const Use& use) {
+  if (value.is_string()) return use(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return false;
+  for (const auto& [key, member] : value.items())
+    if ((value.is_object() && use(key)) || any_string(member, use)) return true;
+  return false;
+}
+
+// Replaces the strings and keys of `value` in place.
+class Marker {
+ public:
+  Marker(const text::Tokenizer& tokenizer, const std::string& mark, std::vector<int32_t> reasoning)
+      : tokenizer_(tokenizer), mark_(mark), reasoning_(std::move(reasoning)) {}
+
+  void run(Json& value) {
+    if (value.is_string()) {
+      run(value.get_ref<std::string&>());
+    } else if (value.is_array()) {
+      for (Json& item : value) run(item);
+    } else if (value.is_object()) {
+      const auto role = value.find("role");
+      const bool was = said_;
+      said_ = said_ || (role != value.end() && *role == "assistant");
+      Json::object_t out;
+      out.reserve(value.size());
+      for (auto& [key, member] : value.get_ref<Json::object_t&>()) {
+        std::string name = key;
+        run(name);
+        run(member);
+        // Without a look-up: names that differ still do.
+        static_cast<Json::object_t::Container&>(out).emplace_back(std::move(name),
+                                                                  std::move(member));
+      }
+      value = std::move(out);
+      said_ = was;
+    }
+  }
+
+ private:
+  void run(std::string& text) {
+    const auto marks = tokenizer_.control_marks(
+        text, said_ ? std::span<const int32_t>(reasoning_) : std::span<const int32_t>());
+    if (marks.empty()) return;
+    std::string out;
+    out.reserve(text.size() + marks.size() * mark_.size());
+    size_t at = 0;
+    for (const size_t place : marks) {
+      out.append(text, at, place - at);
+      out += mark_;
+      at = place;
+    }
+    out.append(text, at);
+    text = std::move(out);
+  }
+
+  const text::Tokenizer& tokenizer_;
+  const std::string& mark_;
+  const std::vector<int32_t> reasoning_;
+  bool said_ = false;  // within what an assistant said
+};
+
+}  // namespace
+
+Result<PlainText> PlainText::mark(const text::Tokenizer& tokenizer,
+                                  std::string_view template_source, Json& variables) {
+  PlainText plain;
+  const auto marked = [](const std::string& name) { return !name.ends_with("_token"); };
+  bool any = false;
+  for (const auto& [name, value] : variables.items())
+    any = any || (marked(name) && any_string(value, [&](const std::string& text) {
+                    return !tokenizer.control_marks(text).empty();
+                  }));
+  if (!any) return plain;
+  for (int i = 0; i < kNoncharacters && plain.mark_.empty(); ++i) {
+    const std::string mark = noncharacter(i);
+    const auto holds = [&](std::string_view text) { return text.find(mark) != text.npos; };
+    if (!holds(template_source) && !any_string(variables, holds)) plain.mark_ = mark;
+  }
+  if (plain.mark_.empty())
+    return make_error(ErrorKind::usage,
+                      "a chat that spells control tokens: expected one of U+FDD0 to U+FDEF that it "
+                      "does not hold, found all of them in it");
+  const ReasoningMarks reasoning = reasoning_marks(detect_reply_format(template_source));
+  std::vector<int32_t> ids;
+  for (const std::string& text : {reasoning.open, reasoning.close})
+    if (const int32_t id = tokenizer.id_of(text); id >= 0) ids.push_back(id);
+  Marker marker(tokenizer, plain.mark_, std::move(ids));
+  for (auto& [name, value] : variables.get_ref<Json::object_t&>())
+    if (marked(name)) marker.run(value);
+  return plain;
+}
+
+std::vector<size_t> PlainText::unmark(std::string& text) const {
+  std::vector<size_t> places;
+  if (mark_.empty()) return places;
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t found = std::min(text.find(mark_, at), text.size());
+    out.append(text, at, found - at);
+    at = found;
+    if (found == text.size()) break;
+    places.push_back(out.size());
+    at += mark_.size();
+  }
+  text = std::move(out);
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  return places;
+}
+
+}  // namespace ringkeep::prompt
