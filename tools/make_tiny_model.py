@@ -17,6 +17,7 @@ import pathlib
 
 import numpy as np
 
+import tiny_llama4
 import tiny_moe
 from tiny_gemma3n import make_gemma3n_tensors
 from tiny_gemma4 import make_gemma4_tensors
@@ -86,7 +87,7 @@ def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
             "self_attn.v_proj": (kv_rows, hidden, 1.0),
             "self_attn.o_proj": (hidden, q_rows, branch),
         }
-        if c["model_type"] not in tiny_moe.MODELS:
+        if c["model_type"] not in (*tiny_moe.MODELS, "llama4_text"):
             shapes |= {"mlp.gate_proj": (ffn, hidden, 1.0), "mlp.up_proj": (ffn, hidden, 1.0),
                        "mlp.down_proj": (hidden, ffn, branch)}
         for name, (rows, columns, gain) in shapes.items():
@@ -97,6 +98,9 @@ def make_tensors(spec: TinySpec) -> dict[str, np.ndarray]:
             more = (tiny_moe.gpt_oss_ffn(c, rng, branch) if c["model_type"] == "gpt_oss"
                     else tiny_moe.qwen_ffn(c, rng, i, branch))
             tensors |= {f"{p}{name}": tensor for name, tensor in more.items()}
+        if c["model_type"] == "llama4_text":
+            tensors |= {f"{p}{name}": tensor
+                        for name, tensor in tiny_llama4.ffn(c, rng, i, branch).items()}
         if c["model_type"] == "gpt_oss":
             tensors[f"{p}self_attn.sinks"] = rng.bias(c["num_attention_heads"]) * np.float32(4.0)
         norms = {"input_layernorm": one, "post_attention_layernorm": post_norm if gemma else one}

@@ -75,6 +75,8 @@ ADAPTERS = {spec.name: spec for spec in [
     AdapterSpec("qwen3_moe", "qwen3_moe", ATTENTION, rank=7, seed=11),
     AdapterSpec("gemma4_moe", "gemma4_moe", ALL, rank=5, seed=12),
     AdapterSpec("gpt_oss", "gpt_oss_truncate", ATTENTION, seed=13),
+    # q and k rows in pairs, normed and not.
+    AdapterSpec("llama4", "llama4", ATTENTION, rank=5, seed=15),
 ]}
 
 

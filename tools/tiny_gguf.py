@@ -5,6 +5,7 @@ import numpy as np
 
 import tiny_gemma3n
 import tiny_gemma4
+import tiny_llama4
 import tiny_moe
 from tiny_specs import TinySpec, is_gemma, is_olmo
 
@@ -15,13 +16,15 @@ _NAMES = {
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
     **tiny_gemma3n.GGUF_NAMES, **tiny_gemma4.GGUF_NAMES, **tiny_moe.GGUF_NAMES,
+    **tiny_llama4.GGUF_NAMES,
 }
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         **tiny_gemma3n.GGUF_TOP, **tiny_gemma4.GGUF_TOP}
 _ARCHITECTURES = {"gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", "qwen3": "qwen3", "llama": "llama",
                   "qwen2": "qwen2", "gemma2": "gemma2", "phi3": "phi3", "smollm3": "smollm3",
                   "olmo2": "olmo2", "olmo3": "olmo2", "cohere2": "cohere2", "ministral3": "mistral3",
-                  "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "gpt_oss": "gpt-oss"}
+                  "qwen3_moe": "qwen3moe", "qwen2_moe": "qwen2moe", "gpt_oss": "gpt-oss",
+                  "llama4_text": "llama4"}
 _INTERLEAVED = ("llama", "smollm3", "ministral3")  # q and k, by the converter
 
 
@@ -60,6 +63,8 @@ def llama3_factors(config: dict) -> np.ndarray:
     wavelength = 2 * np.pi * config["rope_theta"] ** (np.arange(0, d, 2, dtype=np.float64) / d)
     original = scaling["original_max_position_embeddings"]
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    if low == high:
+        return np.where(wavelength < original / high, 1.0, scaling["factor"]).astype(np.float32)
     smooth = np.clip((original / wavelength - low) / (high - low), 0.0, 1.0)
     return (1.0 / ((1 - smooth) / scaling["factor"] + smooth)).astype(np.float32)
 
@@ -86,7 +91,7 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
         writer.add_layer_norm_rms_eps(c["rms_norm_eps"])
         writer.add_vocab_size(c["vocab_size"])
         return families[c["model_type"]].add_gguf_metadata(writer, c)
-    writer.add_feed_forward_length(c["intermediate_size"])
+    writer.add_feed_forward_length(c.get("intermediate_size_mlp") or c["intermediate_size"])
     writer.add_head_count_kv(c["num_key_value_heads"])
     kind = c["model_type"]
     if kind != "phi3":
@@ -100,8 +105,10 @@ def _add_metadata(writer: gguf.GGUFWriter, spec: TinySpec):
     if kind != "gemma2":
         writer.add_rope_freq_base(c["rope_theta"] if "rope_theta" in c else scaling["rope_theta"])
     writer.add_vocab_size(c["vocab_size"])
-    if kind in _INTERLEAVED or kind == "cohere2":
+    if kind in _INTERLEAVED or kind in ("cohere2", "llama4_text"):
         writer.add_rope_dimension_count(c["head_dim"])
+    if kind == "llama4_text":
+        tiny_llama4.add_gguf_metadata(writer, c)
     if kind in tiny_moe.MODELS:
         tiny_moe.add_gguf_metadata(writer, c)
     if is_gemma(spec) or kind in ("olmo3", "cohere2", "gpt_oss"):

@@ -3,6 +3,8 @@ GPT-OSS; Gemma 4's experts beside a dense feed-forward."""
 
 import numpy as np
 
+import tiny_llama4
+
 MODELS = ("qwen2_moe", "qwen3_moe", "gpt_oss")
 
 
@@ -69,6 +71,8 @@ def gemma4_experts(config, rng, branch):
 def stacked(config, tensors):
     """The same tensors with gate, up and down as stacks [experts, rows, columns] under MLX's names."""
     kind, out = config["model_type"], {}
+    if kind == "llama4_text":
+        return tiny_llama4.stacked(tensors)
     home = {"gemma4_text": "experts.switch_glu", "gpt_oss": "mlp.experts"}.get(kind, "mlp.switch_mlp")
     for name, tensor in tensors.items():
         layer, _, part = name.partition(".mlp.experts.")

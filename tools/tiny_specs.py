@@ -126,6 +126,18 @@ def _gpt_oss(**yarn):
                            "original_max_position_embeddings": 64, **yarn})
 
 
+def _llama4(layers, **more):
+    # Published so: no frequencies lie between those of RoPE that are kept and those divided.
+    rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+            "original_max_position_embeddings": 64}
+    return _config("llama4_text", "Llama4ForCausalLM", layers, 4, 2, 64, False, hidden_act="silu",
+                   intermediate_size=96, intermediate_size_mlp=160, rope_theta=500000.0,
+                   **{"num_local_experts": 6, "num_experts_per_tok": 1, "attention_bias": False,
+                      "attention_chunk_size": WINDOW, "use_qk_norm": True, "floor_scale": 24,
+                      "attn_scale": 0.4, "attn_temperature_tuning": True,
+                      "interleave_moe_layer_step": 1, "rope_scaling": rope, **more})
+
+
 SPECS = {spec.name: spec for spec in [
     TinySpec("gemma3", _gemma3(6, 3, 64, {"rope_type": "linear", "factor": 8.0}), 11),
     # The published pattern, five sliding layers to one full one.
@@ -218,6 +230,17 @@ SPECS = {spec.name: spec for spec in [
     # The ends of yarn's ramp between pairs, as published.
     TinySpec("gpt_oss", _gpt_oss(truncate=False), 95),
     TinySpec("gpt_oss_truncate", _gpt_oss(), 96),
+    # As Scout, and as Maverick; chunks that end in the middle of pages.
+    TinySpec("llama4", _llama4(6), 101),
+    TinySpec("llama4_128", {**_llama4(5, interleave_moe_layer_step=2, use_qk_norm=False,
+                                      num_local_experts=128, attention_chunk_size=50),
+                            "intermediate_size": 64}, 102),
+    TinySpec("llama4_listed", _llama4(5, no_rope_layers=[1, 0, 1, 1, 0], moe_layers=[0, 3],
+                                      attention_bias=True, attn_temperature_tuning=False,
+                                      num_experts_per_tok=2, attention_chunk_size=40), 103),
+    # Without experts and chunks, as MobileLLM-Pro.
+    TinySpec("llama4_full", {**_llama4(4, no_rope_layers=[1] * 4, moe_layers=[], layer_types=[
+        "full_attention"] * 4, rope_scaling=None), "tie_word_embeddings": True}, 104),
 ]}
 
 

@@ -8,6 +8,7 @@
 #include "checkpoint/gguf_gating.h"
 #include "checkpoint/gguf_gemma3n.h"
 #include "checkpoint/gguf_gemma4.h"
+#include "checkpoint/gguf_llama4.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/limits.h"
 
@@ -392,6 +393,7 @@ Result<ModelConfig> gguf_config(const GgufModel& model) {
   RK_TRY(read_family(file, keys, config));
   if (arch == "gemma4") RK_TRY(read_gguf_gemma4(model, config));
   if (arch == "gemma3n") RK_TRY(read_gguf_gemma3n(model, config));
+  if (arch == "llama4") RK_TRY(read_gguf_llama4(model, config));
   // The names of Hugging Face.
   if (arch == "qwen3moe") config.family = "qwen3_moe";
   if (arch == "qwen2moe") config.family = "qwen2_moe";

@@ -48,6 +48,8 @@ constexpr FamilyDefaults kDefaults[] = {
     {"qwen3_moe", 32, 4, 0, 151936, 6144, 32768, false},
     {"qwen2_moe", 16, 16, 0, 151936, 5632, 32768, false},
     {"gpt_oss", 64, 8, 64, 201088, 2880, 131072, false, 1e-5},
+    {"llama4_text", 40, 8, 128, 202048, 8192, 131072, false, 1e-5},
+    {"llama4", 40, 8, 128, 202048, 8192, 131072, false, 1e-5},
 };
 
 FamilyDefaults defaults_of(const std::string& model_type) {
@@ -135,6 +137,7 @@ Result<ModelConfig> read_config(const Json& json) {
   config.family = *model_type == "gemma3_text" ? "gemma3" : *model_type;
   if (is_gemma4(*model_type)) config.family = "gemma4";
   if (is_gemma3n(*model_type)) config.family = "gemma3n";
+  if (*model_type == "llama4_text") config.family = "llama4";
   RK_TRY(refuse_unsupported(text, config.family));
   config.name = RK_TRY(outer.text("_name_or_path")).value_or("");
   config.hidden = RK_TRY(required(text, "hidden_size", kLargestWidth, 0));

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "checkpoint/hf_experts.h"
+#include "checkpoint/hf_layers.h"
+#include "checkpoint/hf_llama4.h"
 #include "checkpoint/limits.h"
 
 namespace ringkeep::checkpoint {
@@ -48,26 +50,15 @@ Status read_olmo(ModelConfig& config) {
   return {};
 }
 
-// no_rope_layers has 1 for layers with a rotary embedding and 0 for those without. The latter slide
-// where the configuration uses a window and does not name the layers' types.
+// Layers without rotary embedding slide where the configuration uses a window and does not name the
+// layers' types.
 Status read_smollm3(const JsonFields& text, ModelConfig& config) {
-  const int64_t interval =
-      RK_TRY(text.integer("no_rope_layer_interval", 1, kMostLayers)).value_or(4);
-  const Json* list = text.find("no_rope_layers");
-  if (list != nullptr && (!list->is_array() || list->size() < config.layers.size()))
-    return text.wrong("no_rope_layers", fmt::format("an array of {} flags", config.layers.size()));
+  const auto rotates = RK_TRY(read_rotating_layers(text, config.layers.size()));
   int64_t window = 0;
   if (RK_TRY(text.boolean("use_sliding_window")).value_or(false) && !text.has("layer_types"))
     window = RK_TRY(text.integer("sliding_window", 1, kLongestContext)).value_or(0);
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    bool rotates = static_cast<int64_t>(i + 1) % interval != 0;
-    if (list != nullptr) {
-      const Json& flag = (*list)[i];
-      if (!flag.is_boolean() && !flag.is_number_integer())
-        return input_error("{}: no_rope_layers[{}]: expected 0 or 1", text.where(), i);
-      rotates = flag.is_boolean() ? flag.get<bool>() : flag.get<int64_t>() != 0;
-    }
-    if (rotates) continue;
+    if (rotates[i]) continue;
     config.layers[i].rope.rotary_dim = 0;
     if (window == 0) continue;
     config.layers[i].kind = LayerKind::sliding;
@@ -105,6 +96,7 @@ Status read_family(const JsonFields& text, ModelConfig& config) {
     config.attention_bias = true;  // of q, k and v; the class has no key for it
   if (family == "qwen2_moe" || family == "qwen3_moe") return read_qwen_experts(text, config);
   if (family == "gpt_oss") return read_gpt_oss(text, config);
+  if (family == "llama4") return read_hf_llama4(text, config);
   return {};
 }
 

@@ -152,6 +152,34 @@ Status share_last_layers(const std::string& where, int64_t shared, std::vector<L
   return {};
 }
 
+Result<int64_t> read_chunk_size(const JsonFields& config, const std::string& model_type) {
+  constexpr const char* kKey = "attention_chunk_size";
+  const bool absent = !config.json().is_object() || !config.json().contains(kKey);
+  return RK_TRY(config.integer(kKey, 1, kLongestContext))
+      .value_or(absent && model_type.starts_with("llama4") ? 8192 : 0);
+}
+
+Result<std::vector<bool>> read_rotating_layers(const JsonFields& config, size_t layers) {
+  constexpr const char* kKey = "no_rope_layers";
+  const int64_t interval =
+      RK_TRY(config.integer("no_rope_layer_interval", 1, kMostLayers)).value_or(4);
+  std::vector<bool> rotates(layers);
+  const Json* list = config.find(kKey);
+  if (list == nullptr || (list->is_array() && list->empty())) {
+    for (size_t i = 0; i < layers; ++i) rotates[i] = static_cast<int64_t>(i + 1) % interval != 0;
+    return rotates;
+  }
+  if (!list->is_array() || list->size() < layers)
+    return config.wrong(kKey, fmt::format("an array of {} flags", layers));
+  for (size_t i = 0; i < layers; ++i) {
+    const Json& flag = (*list)[i];
+    if (!flag.is_boolean() && !flag.is_number_integer())
+      return input_error("{}: {}[{}]: expected 0 or 1", config.where(), kKey, i);
+    rotates[i] = flag.is_boolean() ? flag.get<bool>() : flag.get<int64_t>() != 0;
+  }
+  return rotates;
+}
+
 Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
                         std::vector<LayerSpec>& layers) {
   int64_t window_default = model_type.starts_with("gemma3") ? 4096 : 0;
@@ -165,8 +193,7 @@ Status read_layer_kinds(const JsonFields& config, const std::string& model_type,
   int64_t window = RK_TRY(config.integer("sliding_window", 0, kLongestContext)).value_or(0);
   if (config.json().is_object() && !config.json().contains("sliding_window"))
     window = window_default;
-  const int64_t chunk =
-      RK_TRY(config.integer("attention_chunk_size", 1, kLongestContext)).value_or(0);
+  const int64_t chunk = RK_TRY(read_chunk_size(config, model_type));
 
   std::vector<std::string> types;
   if (config.has("layer_types"))

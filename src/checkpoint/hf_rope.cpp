@@ -148,9 +148,9 @@ Result<RopeSpec> read_one(const JsonFields& fields, const Defaults& defaults) {
     rope.scaling = RopeSpec::Scaling::llama3;
     rope.low_freq_factor = RK_TRY(fields.number("low_freq_factor", 1e-6, 1e6)).value_or(1.0);
     rope.high_freq_factor = RK_TRY(fields.number("high_freq_factor", 1e-6, 1e6)).value_or(4.0);
-    if (rope.high_freq_factor <= rope.low_freq_factor)
-      return input_error("{}: high_freq_factor {} must exceed low_freq_factor {}", fields.where(),
-                         rope.high_freq_factor, rope.low_freq_factor);
+    if (rope.high_freq_factor < rope.low_freq_factor)
+      return input_error("{}: high_freq_factor {} must not be below low_freq_factor {}",
+                         fields.where(), rope.high_freq_factor, rope.low_freq_factor);
   } else {
     rope.truncate = RK_TRY(fields.boolean("truncate")).value_or(true);
     RK_TRY(read_yarn(fields, rope));
@@ -165,7 +165,7 @@ Result<HfRope> read_hf_rope(const JsonFields& config, const std::string& family,
   const bool gemma3 = family == "gemma3" || family == "gemma3n";
   double theta = gemma3 ? 1e6 : 10000.0;
   if (family == "smollm3") theta = 2e6;
-  if (family == "olmo3") theta = 500000.0;
+  if (family == "olmo3" || family == "llama4") theta = 500000.0;
   if (family == "gpt_oss") theta = 150000.0;
   Defaults defaults{family, head_dim, std::min(context, kLongestContext - 1), 10000.0, 1.0, {}};
   defaults.theta = RK_TRY(config.number("rope_theta", 1.0, kLargestScale)).value_or(theta);

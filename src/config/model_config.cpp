@@ -30,7 +30,7 @@ double llama3_frequency(const RopeSpec& rope, double frequency) {
   const double low = rope.original_context / rope.low_freq_factor;
   const double high = rope.original_context / rope.high_freq_factor;
   if (wavelength < high) return frequency;
-  if (wavelength > low) return frequency / rope.factor;
+  if (wavelength > low || low == high) return frequency / rope.factor;  // Llama 4: no blend
   const double smooth = (rope.original_context / wavelength - rope.low_freq_factor) /
                         (rope.high_freq_factor - rope.low_freq_factor);
   return (1.0 - smooth) * frequency / rope.factor + smooth * frequency;

@@ -78,24 +78,31 @@ struct ModelConfig {
   float logit_softcap = 0.0f;      // 0: none
   bool tied_embeddings = false;
   bool qk_norm = false;               // RMS norm of each q and k head before RoPE
+  bool qk_norm_unweighted = false;    // Llama 4: it has no weights; on layers with RoPE alone
   bool qk_norm_whole = false;         // OLMo: one RMS norm over all heads of q, one over those of k
   bool norm_weight_plus_one = false;  // stored norm weights are w - 1 (Gemma safetensors)
   bool attention_bias = false;        // q, k, v (and o where present) carry biases
   bool v_norm = false;                // RMS norm of each v head, without a weight
   NormKind norm = NormKind::rms;      // of all norms but those of q and k
   float logit_scale = 1.0f;           // Cohere: multiplies the logits
-  // Ministral 3: queries at position p are multiplied by 1 + beta ln(1 + floor(p / context)).
+  // Ministral 3, Llama 4: queries at position p are multiplied by
+  // 1 + beta ln(1 + floor((p + shift) / context)).
   float query_scale_beta = 0.0f;  // 0: they are not
   int64_t query_scale_context = 0;
-  int64_t trained_context = 0;  // 0: unknown
-  int64_t layer_embedding = 0;  // per-layer embeddings: channels of each layer; 0: none
-  int64_t layer_vocab = 0;      // rows of their table, row 0 for tokens beyond; 0: vocab_size
-  int experts = 0;              // of each layer that has some; 0: none
-  int experts_used = 0;         // by a token
+  int query_scale_shift = 0;
+  bool query_scale_no_rope = false;  // on layers without rotary embedding alone
+  int64_t trained_context = 0;       // 0: unknown
+  int64_t layer_embedding = 0;       // per-layer embeddings: channels of each layer; 0: none
+  int64_t layer_vocab = 0;           // rows of their table, row 0 for tokens beyond; 0: vocab_size
+  int experts = 0;                   // of each layer that has some; 0: none
+  int experts_used = 0;              // by a token
   int64_t expert_hidden = 0;
-  bool expert_renormalize = true;    // weights of the chosen experts sum to 1
-  bool expert_bias = false;          // router and experts carry biases
-  int64_t shared_expert_hidden = 0;  // Qwen 2: an expert of every token, behind a gate; 0: none
+  bool expert_renormalize = true;  // weights of the chosen experts sum to 1
+  bool expert_bias = false;        // router and experts carry biases
+  // Llama 4: an expert's input is multiplied by the sigmoid of its router logit.
+  bool expert_sigmoid_input = false;
+  int64_t shared_expert_hidden = 0;  // Qwen 2, Llama 4: an expert of every token; 0: none
+  bool shared_expert_gate = true;    // Qwen 2: behind a gate
   bool attention_sinks = false;      // a learned logit of each head takes part in the softmax
   float swiglu_alpha = 0.0f;
   float swiglu_limit = 0.0f;

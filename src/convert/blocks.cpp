@@ -37,8 +37,10 @@ quant::ScaleKind scale_kind(SourceType type) {
                                     : quant::ScaleKind::f32;
 }
 
-// A tensor of any shape as one column, so that its elements can be taken from anywhere.
+// A tensor of any shape as one column, so that its elements can be taken from anywhere. A
+// transposed matrix stays as it is: its rows are the blocks.
 SourceTensor as_column(const SourceTensor& tensor) {
+  if (tensor.transposed) return tensor;
   SourceTensor column = tensor;
   int64_t elements = 1;
   for (const int64_t size : tensor.shape) elements *= size;
@@ -117,10 +119,11 @@ Result<Encoded> encode_floats(const PlannedModule& planned, const Block& block) 
   WeightRows rows = quant::decode_rows(column, block.row0, block.rows);
   Encoded out;
   out.data = to_bytes(rows.dense, planned.type);
-  for (int64_t i = 0; i < block.rows; ++i) {
+  for (int64_t i = 0; i < block.rows * column.cols(); ++i) {
     float& value = rows.dense[static_cast<size_t>(i)];
     if (std::isnan(value))
-      return input_error("{}: element {} is NaN, expected a number", column.name, block.row0 + i);
+      return input_error("{}: element {} is NaN, expected a number", column.name,
+                         block.row0 * column.cols() + i);
     const float before = value;
     if (planned.type != SourceType::f32) value = quant::round_to(value, scale_kind(planned.type));
     if (std::isinf(value) && !std::isinf(before)) return beyond_type(planned, "elements are");
@@ -140,7 +143,7 @@ std::vector<Block> blocks_of(const PlannedModule& planned) {
     const int64_t rows = raw                      ? static_cast<int64_t>(source.bytes)
                          : planned.setting.keep() ? as_column(source).rows()
                                                   : source.rows();
-    const int64_t cols = planned.setting.keep() ? 1 : source.cols();
+    const int64_t cols = planned.setting.keep() ? as_column(source).cols() : source.cols();
     const int64_t step = std::max<int64_t>(1, kBlockElements / cols);
     for (int64_t row = 0; row < rows; row += step) {
       const int64_t count = std::min(step, rows - row);
@@ -168,8 +171,10 @@ std::string digest_of(const PlannedModule& planned, const Block& block,
                       const SourceTensor& written) {
   if (planned.type == SourceType::other)
     return sha256_hex(std::span(written.data + block.at, static_cast<size_t>(block.rows)));
-  if (planned.setting.keep())
-    return digest_rows(quant::decode_rows(as_column(written), block.at, block.rows));
+  if (planned.setting.keep()) {
+    const int64_t cols = as_column(planned.module.parts.at(block.part)).cols();
+    return digest_rows(quant::decode_rows(as_column(written), block.at * cols, block.rows * cols));
+  }
   SourceTensor matrix = written;  // experts below each other
   matrix.shape = {planned.module.weights() / written.cols(), written.cols()};
   return digest_rows(quant::decode_rows(matrix, block.at, block.rows));

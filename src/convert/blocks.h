@@ -12,8 +12,8 @@
 
 namespace ringkeep::convert {
 
-// Rows [row0, row0 + rows) of one part of a module, or elements [row0, row0 + rows) of what is
-// kept.
+// Rows [row0, row0 + rows) of one part of a module, or elements [row0, row0 + rows) of what is kept
+// (rows all the same where the part is stored transposed).
 struct Block {
   size_t part = 0;
   int64_t row0 = 0;  // in the part

@@ -23,11 +23,13 @@ std::string_view part_of_stack(std::string_view name) {
   return {};
 }
 
-// Rows [row0, row0 + rows) of each matrix of [experts, all, cols], expert after expert.
-SourceTensor rows_of_expert(const SourceTensor& tensor, int64_t expert, int64_t row0,
-                            int64_t rows) {
-  SourceTensor matrix = quant::rows_of(tensor, expert, 1);
-  matrix.shape.erase(matrix.shape.begin());
+// Rows [row0, row0 + rows) of one matrix of [experts, all, cols]; `transposed`: of [experts, cols,
+// all].
+SourceTensor rows_of_expert(const SourceTensor& tensor, int64_t expert, bool transposed,
+                            int64_t row0, int64_t rows) {
+  SourceTensor matrix = quant::matrix_of(tensor, expert);
+  matrix.transposed = transposed;
+  if (transposed) std::swap(matrix.shape[0], matrix.shape[1]);
   return quant::rows_of(matrix, row0, rows);
 }
 
@@ -53,19 +55,24 @@ Result<bool> ExpertStacks::take(const SourceTensor& tensor, std::vector<Module>&
   std::string_view rest = name.substr(at + kExperts.size());
   if (rest.starts_with("switch_glu.")) return false;  // mlx-lm's own name
 
-  if (tensor.shape.size() == 3 && (rest == "gate_up_proj" || rest == "down_proj")) {  // Gemma 4
-    const bool both = rest == "gate_up_proj";
-    const int64_t rows = both ? tensor.shape[1] / 2 : tensor.shape[1];
-    if (both && tensor.shape[1] % 2 != 0)
-      return input_error("{}: {} rows do not halve into gate and up", name, tensor.shape[1]);
-    const std::string stack = parent + std::string(kExperts) + "switch_glu.";
+  // Gemma 4; Llama 4, whose stacks multiply from the right and keep their place in mlx-lm's names.
+  if (tensor.shape.size() == 3 && (rest == "gate_up_proj" || rest == "down_proj")) {
+    const bool both = rest == "gate_up_proj", llama4 = parent.ends_with(".feed_forward");
+    const int64_t all = tensor.shape[llama4 ? 2 : 1];
+    const int64_t rows = both ? all / 2 : all;
+    if (both && all % 2 != 0)
+      return input_error("{}: {} rows do not halve into gate and up", name, all);
+    const std::string stack = parent + std::string(kExperts) + (llama4 ? "" : "switch_glu.");
+    const auto add_rows = [&](const char* part, int64_t expert, int64_t row0) {
+      return add(stack + part, expert, rows_of_expert(tensor, expert, llama4, row0, rows), modules);
+    };
     for (int64_t e = 0; e < tensor.shape[0]; ++e) {
       if (!both) {
-        RK_TRY(add(stack + "down_proj.weight", e, rows_of_expert(tensor, e, 0, rows), modules));
+        RK_TRY(add_rows("down_proj.weight", e, 0));
         continue;
       }
-      RK_TRY(add(stack + "gate_proj.weight", e, rows_of_expert(tensor, e, 0, rows), modules));
-      RK_TRY(add(stack + "up_proj.weight", e, rows_of_expert(tensor, e, rows, rows), modules));
+      RK_TRY(add_rows("gate_proj.weight", e, 0));
+      RK_TRY(add_rows("up_proj.weight", e, rows));
     }
     return true;
   }

@@ -33,14 +33,14 @@ Kind kind_of(std::string_view name) {
   if (name.ends_with("embed_tokens_per_layer")) return Kind::layer_embedding;
   if (name.ends_with("lm_head")) return Kind::lm_head;
   if (ends_with_any(name, {"mlp.gate", "block_sparse_moe.gate", "router.proj", "mlp.router",
-                           "shared_expert_gate"}))
+                           "feed_forward.router", "shared_expert_gate"}))
     return Kind::router;
   if (has(".altup.") || has(".laurel.") || has("altup_projections.") ||
       has("altup_unembed_projections."))
     return Kind::residual;
   if (has(".experts.") || has(".switch_mlp.") || has(".switch_glu.")) return Kind::experts;
   if (has(".self_attn.")) return Kind::attention;
-  if (has(".mlp.") || has(".shared_expert")) return Kind::feed_forward;
+  if (has(".mlp.") || has(".feed_forward.") || has(".shared_expert")) return Kind::feed_forward;
   return Kind::other;
 }
 

@@ -33,6 +33,8 @@ std::string model_of(const checkpoint::Checkpoint& checkpoint) {
                             config.attention_softcap, config.logit_softcap})
     add_value(sum, value);
   if (config.query_scale_beta != 0.0f) add_value(sum, config.query_scale_beta);
+  if (config.query_scale_shift != 0) add_value(sum, config.query_scale_context);
+  if (config.qk_norm_unweighted) add_text(sum, "q and k normed");  // no tensor tells
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
     add_text(sum, name);
     add_text(sum, tensor.type_name);

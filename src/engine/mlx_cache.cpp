@@ -124,7 +124,7 @@ Status fill(CacheAccess access, kv::SequenceId sequence, const MlxLayer& layer,
 }  // namespace
 
 Status check_mlx_keys(const ModelConfig& config, int64_t length, const std::string& name) {
-  if (config.family == "cohere2")
+  if (config.family == "cohere2" || config.family == "llama4")
     return make_error(ErrorKind::refused,
                       "{}: mlx-lm's keys of {} pair channels 2i and 2i + 1, this program's i and "
                       "i + half of the head",

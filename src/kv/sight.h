@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "kv/plan.h"
 
@@ -45,8 +46,13 @@ struct Sight {
   // before the row that the rollback leads back to.
   int64_t page_bound(int64_t rows, int64_t rollback, int64_t length) const {
     int64_t bound = pages_for(length);
-    if (window > 0)
-      bound = std::min(bound, pages_for(keep) + pages_for(window - 1 + rows + rollback) + 1);
+    const int64_t most = window - 1 + rows + rollback;  // from the oldest row in sight on
+    // A window begins anywhere in a page, chunks at multiples of what their size shares with it.
+    if (chunk_size > 0)
+      bound = std::min(bound, pages_for(most + kernels::kPageTokens -
+                                        std::gcd(chunk_size, kernels::kPageTokens)));
+    else if (window > 0)
+      bound = std::min(bound, pages_for(keep) + pages_for(most) + 1);
     if (hot) bound = std::min(bound, 2 + pages_for(rollback + rows - 1));
     return bound;
   }

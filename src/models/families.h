@@ -50,6 +50,14 @@ class QwenMoe final : public Decoder {  // Qwen 2 and 3 with experts
   void layer(int index, const weights::LayerWeights& w, Step& step) override;
 };
 
+class Llama4 final : public Decoder {
+ public:
+  using Decoder::Decoder;
+
+ private:
+  void layer(int index, const weights::LayerWeights& w, Step& step) override;
+};
+
 class GptOss final : public Decoder {
  public:
   using Decoder::Decoder;

@@ -28,7 +28,7 @@ constexpr Entry kFamilies[] = {
     {"olmo2", make<Olmo>},        {"olmo3", make<Olmo>},        {"cohere2", make<Cohere2>},
     {"qwen3_moe", make<QwenMoe>}, {"qwen2_moe", make<QwenMoe>}, {"gpt_oss", make<GptOss>},
     {"ministral", make<Llama>},   {"ministral3", make<Llama>},  {"mistral3", make<Llama>},
-    {"gemma3n", make<Gemma3n>}};
+    {"gemma3n", make<Gemma3n>},   {"llama4", make<Llama4>}};
 
 const Entry* find(const std::string& family) {
   for (const auto& entry : kFamilies)

@@ -93,10 +93,11 @@ void move_scales(int64_t rows, SourceTensor& tensor) {
 // Rows of a dense matrix that is stored as [cols, rows].
 void decode_transposed(const SourceTensor& tensor, int64_t row0, WeightRows& out) {
   const size_t size = dense_size(tensor.type);
+  const int64_t stride = tensor.stored_rows > 0 ? tensor.stored_rows : tensor.rows();
   out.dense.resize(size_t(out.rows * out.cols));
   std::vector<float> column(size_t(out.rows), 0.0f);
   for (int64_t c = 0; c < out.cols; ++c) {
-    dense_to_float(tensor.type, tensor.data + size_t(c * tensor.rows() + row0) * size, out.rows,
+    dense_to_float(tensor.type, tensor.data + size_t(c * stride + row0) * size, out.rows,
                    column.data());
     for (int64_t r = 0; r < out.rows; ++r) out.dense[size_t(r * out.cols + c)] = column[size_t(r)];
   }
@@ -217,8 +218,13 @@ SourceTensor rows_of(const SourceTensor& tensor, int64_t row0, int64_t count) {
   out.shape.front() = count;
   if (rows == 0) return out;
   const size_t row_bytes = tensor.bytes / size_t(rows);
-  out.data += size_t(row0) * row_bytes;
   out.bytes = size_t(count) * row_bytes;
+  if (tensor.transposed) {
+    out.data += size_t(row0) * dense_size(tensor.type);
+    if (out.stored_rows == 0) out.stored_rows = rows;
+    return out;
+  }
+  out.data += size_t(row0) * row_bytes;
   move_scales(row0, out);
   return out;
 }

@@ -40,8 +40,10 @@ struct SourceTensor {
   const std::byte* data = nullptr;  // in a mapped file
   size_t bytes = 0;
   int file = 0;  // index into TensorTable::files
-  // Dense only: stored as [cols, rows].
+  // Dense only: stored as [cols, rows], or the first rows() of [cols, stored_rows] where that is
+  // not 0.
   bool transposed = false;
+  int64_t stored_rows = 0;
   // mlx types only: [rows, cols / group] each; mlx_mxfp4 has no biases, bits 4, group 32
   int bits = 0;
   int group = 0;

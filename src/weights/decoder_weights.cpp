@@ -79,13 +79,14 @@ class Loader {
     return stack(sources.down, out.down, out.down_bias);
   }
 
-  // row_lengths() of a required matrix behind the norm weights `input` [cols].
+  // row_lengths() of a required matrix behind the norm weights `input` [cols]. `order`: see
+  // matrix().
   Result<std::vector<float>> lengths(Part part, int layer, int64_t rows,
-                                     const std::vector<float>& input) {
+                                     const std::vector<float>& input, const RowOrder& order) {
     const auto cols = static_cast<int64_t>(input.size());
     const auto* source = RK_TRY(required(part, layer, ".weight", {rows, cols}));
     RK_TRY(quant::spec_of(*source));
-    return row_lengths(*source, input, device_.pool());
+    return ordered(row_lengths(*source, input, device_.pool()), order);
   }
 
   // A vector [size], as floats on the host.
@@ -119,10 +120,7 @@ class Loader {
   Status bias(Part part, int layer, int64_t size, OwnedVector& out, const RowOrder& order = {}) {
     const bool must = config_.attention_bias && part != Part::o;
     if (!must && find(part, layer, ".bias") == nullptr) return {};
-    auto stored = RK_TRY(values(part, layer, ".bias", size));
-    auto ordered = stored;
-    for (size_t i = 0; i < order.size(); ++i) ordered[i] = stored[static_cast<size_t>(order[i])];
-    return keep(ordered, out);
+    return keep(ordered(RK_TRY(values(part, layer, ".bias", size)), order), out);
   }
 
   // The one number that multiplies a layer's output, where the checkpoint has it, as a vector
@@ -156,6 +154,13 @@ class Loader {
   size_t expert_bytes = 0;
 
  private:
+  // As the rows of a matrix are packed; an empty order leaves them.
+  static std::vector<float> ordered(std::vector<float> stored, const RowOrder& order) {
+    std::vector<float> result = stored;
+    for (size_t i = 0; i < order.size(); ++i) result[i] = stored[static_cast<size_t>(order[i])];
+    return result;
+  }
+
   Status stack(const ExpertMatrices& matrices, OwnedStack& out, OwnedVector& bias) {
     out = RK_TRY(pack_stack(matrices.experts, checkpoint_.table.files, matrices.order, options_,
                             ops_, device_));
@@ -201,10 +206,34 @@ class Loader {
   std::set<const quant::SourceTensor*> read_;
 };
 
+// The rows of q and k as they are packed.
+struct RowOrders {
+  RowOrder q, k;
+};
+
+RowOrders row_orders(const checkpoint::Checkpoint& checkpoint, const LayerSpec& spec) {
+  // A layer without rotary embedding has no pairs: any order will do, as long as q and k agree.
+  if (!interleaved_rows(checkpoint.config, checkpoint.format)) return {};
+  return {undo_interleave(spec.heads, spec.k_dim, spec.k_dim / 2),
+          undo_interleave(spec.kv_heads, spec.k_dim, spec.k_dim / 2)};
+}
+
+bool norms_heads(const ModelConfig& config, const LayerSpec& spec) {
+  return config.qk_norm && (!config.qk_norm_unweighted || spec.rope.rotary_dim > 0);
+}
+
+// Weights [k_dim] of a norm of q or k; 1 where it has none.
+Result<std::vector<float>> head_norm(Loader& loader, const ModelConfig& config, Part part,
+                                     int index) {
+  const int k_dim = config.layers[static_cast<size_t>(index)].k_dim;
+  if (config.qk_norm_unweighted) return std::vector<float>(static_cast<size_t>(k_dim), 1.0f);
+  return loader.values(part, index, ".weight", k_dim);
+}
+
 // How large the channels of q are at each KV head, [kv_heads][k_dim], over all layers that read the
 // keys of layer `index`: a root mean square.
 Result<std::vector<std::vector<float>>> query_channels(Loader& loader, const ModelConfig& config,
-                                                       int index) {
+                                                       int index, const RowOrder& order) {
   const LayerSpec& owner = config.layers[static_cast<size_t>(index)];
   const auto dim = static_cast<size_t>(owner.k_dim);
   const auto kv_heads = static_cast<size_t>(owner.kv_heads);
@@ -214,10 +243,10 @@ Result<std::vector<std::vector<float>>> query_channels(Loader& loader, const Mod
     const LayerSpec& spec = config.layers[static_cast<size_t>(i)];
     if (i != index && spec.donor != index) continue;
     const size_t width = static_cast<size_t>(spec.heads) / kv_heads * dim;
-    const auto norm = RK_TRY(loader.values(Part::q_norm, i, ".weight", spec.k_dim));
+    const auto norm = RK_TRY(head_norm(loader, config, Part::q_norm, i));
     const auto input = RK_TRY(loader.values(Part::attn_norm, i, ".weight", config.hidden));
     const auto lengths =
-        RK_TRY(loader.lengths(Part::q, i, int64_t{spec.heads} * spec.k_dim, input));
+        RK_TRY(loader.lengths(Part::q, i, int64_t{spec.heads} * spec.k_dim, input, order));
     for (size_t h = 0; h < kv_heads; ++h) {
       const auto channels = expected_channels(std::span(lengths).subspan(h * width, width), norm);
       for (size_t c = 0; c < dim; ++c) squares[h][c] += double{channels[c]} * channels[c];
@@ -234,16 +263,16 @@ Result<std::vector<std::vector<float>>> query_channels(Loader& loader, const Mod
 // The q and k norms, and the K balance [kv_heads, k_dim] that they and the projections give. A
 // layer that shares a cache has no keys of its own.
 Status load_qk_norms(Loader& loader, const ModelConfig& config, int index,
-                     const std::vector<float>& attn_norm, LayerWeights& layer,
-                     std::vector<float>& balance) {
+                     const std::vector<float>& attn_norm, const RowOrders& orders,
+                     LayerWeights& layer, std::vector<float>& balance) {
   const LayerSpec& spec = config.layers[static_cast<size_t>(index)];
-  RK_TRY(loader.vector(Part::q_norm, index, spec.k_dim, layer.q_norm));
+  RK_TRY(loader.keep(RK_TRY(head_norm(loader, config, Part::q_norm, index)), layer.q_norm));
   if (spec.donor >= 0) return {};
-  const auto k = RK_TRY(loader.values(Part::k_norm, index, ".weight", spec.k_dim));
+  const auto k = RK_TRY(head_norm(loader, config, Part::k_norm, index));
   const auto dim = static_cast<size_t>(spec.k_dim);
-  const auto queries = RK_TRY(query_channels(loader, config, index));
-  const auto k_lengths =
-      RK_TRY(loader.lengths(Part::k, index, int64_t{spec.kv_heads} * spec.k_dim, attn_norm));
+  const auto queries = RK_TRY(query_channels(loader, config, index, orders.q));
+  const auto k_lengths = RK_TRY(
+      loader.lengths(Part::k, index, int64_t{spec.kv_heads} * spec.k_dim, attn_norm, orders.k));
   for (size_t h = 0; h < queries.size(); ++h) {
     const auto of_k = std::span(k_lengths).subspan(h * dim, dim);
     const auto c = key_balance(queries[h], expected_channels(of_k, k), spec.rope.rotary_dim);
@@ -271,7 +300,8 @@ Status load_experts(Loader& loader, const ModelConfig& config, int index, LayerW
                        experts.router_bias));
   RK_TRY(loader.experts(index, experts));
   if (const int64_t width = config.shared_expert_hidden; width > 0) {
-    RK_TRY(loader.row(Part::shared_router, index, hidden, experts.shared_router));
+    if (config.shared_expert_gate)
+      RK_TRY(loader.row(Part::shared_router, index, hidden, experts.shared_router));
     RK_TRY(loader.matrix(Part::shared_gate, index, width, hidden, experts.shared_gate));
     RK_TRY(loader.matrix(Part::shared_up, index, width, hidden, experts.shared_up));
     RK_TRY(loader.matrix(Part::shared_down, index, hidden, width, experts.shared_down));
@@ -315,12 +345,7 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
   const int64_t q_rows = static_cast<int64_t>(spec.heads) * spec.k_dim;
   const int64_t k_rows = static_cast<int64_t>(spec.kv_heads) * spec.k_dim;
   const int64_t v_rows = static_cast<int64_t>(spec.kv_heads) * spec.v_dim;
-  RowOrder q_order, k_order;
-  // A layer without rotary embedding has no pairs: any order will do, as long as q and k agree.
-  if (interleaved_rows(config, checkpoint.format)) {
-    q_order = undo_interleave(spec.heads, spec.k_dim, spec.k_dim / 2);
-    k_order = undo_interleave(spec.kv_heads, spec.k_dim, spec.k_dim / 2);
-  }
+  const RowOrders orders = row_orders(checkpoint, spec);
 
   const BranchNorms norms = branch_norms(config);
   std::vector<float> attn_norm(static_cast<size_t>(hidden), 1.0f);
@@ -332,16 +357,17 @@ Status load_layer(Loader& loader, const checkpoint::Checkpoint& checkpoint, int 
     RK_TRY(loader.vector(Part::q_norm, index, q_rows, layer.q_norm_whole));
     RK_TRY(loader.vector(Part::k_norm, index, k_rows, layer.k_norm_whole));
   }
-  if (config.qk_norm) RK_TRY(load_qk_norms(loader, config, index, attn_norm, layer, balance));
-  RK_TRY(loader.matrix(Part::q, index, q_rows, hidden, layer.q, q_order));
+  if (norms_heads(config, spec))
+    RK_TRY(load_qk_norms(loader, config, index, attn_norm, orders, layer, balance));
+  RK_TRY(loader.matrix(Part::q, index, q_rows, hidden, layer.q, orders.q));
   if (spec.donor < 0) {
-    RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, k_order));
+    RK_TRY(loader.matrix(Part::k, index, k_rows, hidden, layer.k, orders.k));
     if (!spec.v_from_k) RK_TRY(loader.matrix(Part::v, index, v_rows, hidden, layer.v));
   }
   RK_TRY(loader.matrix(Part::o, index, hidden, static_cast<int64_t>(spec.heads) * spec.v_dim,
                        layer.o));
-  RK_TRY(loader.bias(Part::q, index, q_rows, layer.q_bias, q_order));
-  if (layer.k) RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, k_order));
+  RK_TRY(loader.bias(Part::q, index, q_rows, layer.q_bias, orders.q));
+  if (layer.k) RK_TRY(loader.bias(Part::k, index, k_rows, layer.k_bias, orders.k));
   if (layer.v) RK_TRY(loader.bias(Part::v, index, v_rows, layer.v_bias));
   RK_TRY(loader.bias(Part::o, index, hidden, layer.o_bias));
   if (norms.ffn) RK_TRY(loader.vector(Part::ffn_norm, index, hidden, layer.ffn_norm));
@@ -444,6 +470,9 @@ Result<PackedBytes> packed_bytes(const checkpoint::Checkpoint& checkpoint,
     }
   }
   total.all += total.experts;
+  for (const LayerSpec& spec : checkpoint.config.layers)  // norms that the file has no weights for
+    if (checkpoint.config.qk_norm_unweighted && norms_heads(checkpoint.config, spec))
+      total.all += 2 * static_cast<size_t>(spec.k_dim) * sizeof(float);
   std::set<std::string> factors;  // one number in the file, one for each channel in memory
   std::set<std::string> maps;     // matrices that are kept as floats
   for (size_t i = 0; i < checkpoint.config.layers.size(); ++i) {

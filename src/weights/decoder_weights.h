@@ -19,7 +19,7 @@ struct ExpertWeights {
   OwnedVector scale;          // [experts] Gemma 4
   OwnedStack gate, up, down;  // [experts][expert_hidden, hidden], ..., transposed
   OwnedVector gate_bias, up_bias, down_bias;  // [experts, outputs]
-  OwnedTensor shared_router;                  // [1, hidden] Qwen 2
+  OwnedTensor shared_router;                  // [1, hidden] Qwen 2: its gate
   OwnedTensor shared_gate, shared_up, shared_down;
   explicit operator bool() const { return gate.stack.count > 0; }
 };

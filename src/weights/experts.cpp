@@ -52,10 +52,10 @@ class Finder {
   }
   const SourceTensor* gate_and_up() const { return stack(Part::expert_gate_up, {".weight", ""}); }
 
-  // GPT-OSS's dense stacks in Hugging Face's files multiply from the right.
+  // The dense stacks of GPT-OSS and Llama 4 in Hugging Face's files multiply from the right.
   bool transposed(const SourceTensor& tensor, const std::string& plain) const {
-    return config_.family == "gpt_oss" && !gguf() && tensor.name == plain &&
-           tensor.type != quant::SourceType::mlx_mxfp4;
+    return (config_.family == "gpt_oss" || config_.family == "llama4") && !gguf() &&
+           tensor.name == plain && tensor.type != quant::SourceType::mlx_mxfp4;
   }
 
   Error wrong_shape(const SourceTensor& tensor, const Shape& expected) const {

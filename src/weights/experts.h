@@ -1,8 +1,8 @@
 // The matrices of a layer's experts, in whichever way a checkpoint stores them:
 //   one stack [experts, rows, cols] for each of gate, up and down (GGUF, MLX);
-//   gate and up in one stack, one after the other (Gemma 4) or row by row in turn (GPT-OSS, whose
-//   dense stacks are moreover stored as [experts, cols, rows]);
-//   a tensor for each expert (Qwen).
+//   gate and up in one stack, one after the other (Gemma 4, Llama 4) or row by row in turn
+//   (GPT-OSS); dense stacks of GPT-OSS and Llama 4 are moreover stored as [experts, cols, rows]; a
+//   tensor for each expert (Qwen).
 #pragma once
 
 #include <string>

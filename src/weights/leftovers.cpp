@@ -7,9 +7,9 @@
 namespace ringkeep::weights {
 namespace {
 
-constexpr std::string_view kEncoders[] = {"vision_tower.",          "audio_tower.",
-                                          "embed_vision.",          "embed_audio.",
-                                          "multi_modal_projector.", "vision_embedder."};
+constexpr std::string_view kEncoders[] = {
+    "vision_tower.", "audio_tower.",           "vision_model.",   "embed_vision.",
+    "embed_audio.",  "multi_modal_projector.", "vision_embedder."};
 
 }  // namespace
 

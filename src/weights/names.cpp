@@ -66,7 +66,7 @@ const char* gguf_name(Part part) {
 // before the FFN.
 const char* hf_name(Part part, const std::string& family) {
   const bool gemma = family.starts_with("gemma");
-  const bool gpt_oss = family == "gpt_oss";
+  const bool gpt_oss = family == "gpt_oss" || family == "llama4";  // their names of experts
   switch (part) {
     case Part::embedding: return "embed_tokens";
     case Part::lm_head: return "lm_head";
@@ -144,7 +144,7 @@ BranchNorms branch_norms(const ModelConfig& config) {
 }
 
 bool interleaved_rows(const ModelConfig& config, checkpoint::Format format) {
-  if (config.family == "cohere2") return true;  // as it was trained
+  if (config.family == "cohere2" || config.family == "llama4") return true;  // as it was trained
   // llama.cpp's converter reorders these.
   constexpr const char* kReordered[] = {"llama", "mistral", "mistral3", "smollm3"};
   return format == checkpoint::Format::gguf &&
@@ -164,7 +164,8 @@ std::string part_name(Part part, int layer, const ModelConfig& config, checkpoin
   }
   if (format == checkpoint::Format::gguf)
     return model_wide(part) ? gguf_name(part) : fmt::format("blk.{}.{}", layer, gguf_name(part));
-  const char* name = hf_name(part, config.family);
+  std::string name = hf_name(part, config.family);
+  if (config.family == "llama4" && name.starts_with("mlp.")) name.replace(0, 3, "feed_forward");
   if (part == Part::lm_head) {
     // The head sits beside the inner model: "model." has it at the top, "x.model." under "x.".
     const size_t inner = prefix.rfind("model.");

@@ -253,6 +253,76 @@ TEST(HfConfig, DefaultsOfTheDenseFamilies) {
   EXPECT_EQ(model.query_scale_context, 512);
 }
 
+TEST(HfConfig, Llama4) {
+  json config = base("llama4_text");
+  config["attention_chunk_size"] = 24;
+  config["no_rope_layers"] = json::array();  // as the first release wrote it: none are named
+  config["attn_temperature_tuning"] = 4;
+  ModelConfig model = parsed(config);
+  EXPECT_EQ(model.family, "llama4");
+  EXPECT_TRUE(model.qk_norm && model.qk_norm_unweighted);
+  EXPECT_FALSE(model.expert_renormalize || model.shared_expert_gate);
+  EXPECT_TRUE(model.expert_sigmoid_input && model.query_scale_no_rope);
+  EXPECT_EQ(model.query_scale_context, 8192);
+  EXPECT_EQ(model.query_scale_shift, 1);
+  EXPECT_FLOAT_EQ(model.query_scale_beta, 0.1f);
+  EXPECT_EQ(model.experts, 16);
+  EXPECT_EQ(model.experts_used, 1);
+  EXPECT_EQ(model.expert_hidden, 96);
+  EXPECT_EQ(model.shared_expert_hidden, 96);
+  EXPECT_EQ(model.ffn_hidden, 96);  // no layer is dense
+  for (size_t i = 0; i < 4; ++i) {
+    const LayerSpec& layer = model.layers[i];
+    EXPECT_TRUE(layer.experts);
+    EXPECT_EQ(layer.kind, i == 3 ? LayerKind::full : LayerKind::chunked);
+    EXPECT_EQ(layer.window, i == 3 ? 0 : 24);
+    EXPECT_EQ(layer.rope.rotary_dim, i == 3 ? 0 : layer.k_dim);
+    EXPECT_EQ(layer.rope.theta, 500000.0);
+  }
+
+  config["interleave_moe_layer_step"] = 2;
+  config["intermediate_size_mlp"] = 160;
+  config["no_rope_layers"] = {1, 0, 1, 1};
+  config["attn_temperature_tuning"] = false;
+  config["use_qk_norm"] = false;
+  model = parsed(config);
+  EXPECT_FALSE(model.qk_norm);
+  EXPECT_EQ(model.query_scale_beta, 0.0f);
+  EXPECT_EQ(model.ffn_hidden, 160);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(model.layers[i].experts, i % 2 == 1);
+    EXPECT_EQ(model.layers[i].kind, i == 1 ? LayerKind::full : LayerKind::chunked);
+  }
+
+  // layer_types and moe_layers go before the rules.
+  config["layer_types"] = {"full_attention", "chunked_attention", "full_attention",
+                           "full_attention"};
+  config["moe_layers"] = json::array();
+  model = parsed(config);
+  EXPECT_EQ(model.experts, 0);
+  EXPECT_EQ(model.shared_expert_hidden, 0);
+  EXPECT_EQ(model.layers[0].kind, LayerKind::full);
+  EXPECT_EQ(model.layers[1].kind, LayerKind::chunked);
+  EXPECT_EQ(model.layers[1].rope.rotary_dim, 0);
+
+  config.erase("layer_types");
+  config["attention_chunk_size"] = nullptr;  // no chunks
+  EXPECT_EQ(parsed(config).layers[0].kind, LayerKind::full);
+  config.erase("attention_chunk_size");
+  EXPECT_EQ(parsed(config).layers[0].window, 8192);
+
+  config["interleave_moe_layer_step"] = 0;  // says nothing beside moe_layers
+  config["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 64}};
+  EXPECT_GT(parsed(config).layers[0].rope.attention_factor, 1.2);
+  config["use_qk_norm"] = true;  // and the norm takes the factor out again
+  EXPECT_EQ(parsed(config).layers[0].rope.attention_factor, 1.0);
+
+  json outer = {{"model_type", "llama4"}, {"text_config", config}, {"vision_config", {{"a", 1}}}};
+  outer["text_config"].erase("model_type");
+  EXPECT_EQ(parsed(outer).family, "llama4");
+}
+
 TEST(HfConfig, Experts) {
   json config = base("qwen3_moe");
   config["decoder_sparse_step"] = 2;

@@ -52,6 +52,18 @@ TEST(Rope, Llama3KeepsHighFrequencies) {
   expect_by_parts(rope, 8192, 2048);
 }
 
+// As Llama 4 Scout has it: each frequency is either kept or divided.
+TEST(Rope, Llama3WithoutABlend) {
+  RopeSpec rope{.rotary_dim = 128,
+                .theta = 500000.0,
+                .scaling = RopeSpec::Scaling::llama3,
+                .factor = 16.0,
+                .original_context = 8192,
+                .low_freq_factor = 1.0,
+                .high_freq_factor = 1.0};
+  expect_by_parts(rope, 8192, 8192);
+}
+
 TEST(Rope, YarnKeepsPairsThatTurnOften) {
   RopeSpec rope{.rotary_dim = 128,
                 .theta = 10000.0,

@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+import tiny_llama4
 import tiny_moe
 from make_tiny_model import write_hf
 
@@ -64,7 +65,8 @@ def _within_another(folder, config):
 
 def _readable(folder, config):
     """mlx-lm reads GPT-OSS's experts as MXFP4 or under its own names, not Hugging Face's dense stacks,
-    and has no Ministral, which is a Llama with windows where layer_types says so."""
+    has no Ministral, which is a Llama with windows where layer_types says so, and knows Llama 4 with
+    experts as the text part of a multimodal model alone."""
     from safetensors.numpy import load_file
 
     if config["model_type"] == "ministral":
@@ -78,6 +80,10 @@ def _readable(folder, config):
     if config["model_type"] == "gemma3n_text":
         return _within_another(folder, config)
     files = list(pathlib.Path(folder).glob("*.safetensors"))
+    if config["model_type"] == "llama4_text" and len(tiny_llama4.moe_layers(config)) > 0:
+        copy = pathlib.Path(folder) / "for-mlx"
+        write_hf(copy, *tiny_llama4.nested(load_file(files[0]), config))
+        return copy
     tensors = load_file(files[0]) if len(files) == 1 and config["model_type"] == "gpt_oss" else {}
     if not any(name.endswith("gate_up_proj") for name in tensors):
         return folder

@@ -118,6 +118,29 @@ TEST_F(RouteTest, PlacesAreOrderedByExpertThenRow) {
                                out.row_of.begin() + out.begin[size_t(e + 1)]));
 }
 
+// Weights for what experts read stand at their places, and those for what they give are 1.
+TEST_F(RouteTest, WeightsOfInputs) {
+  constexpr int64_t kRows = 40;
+  auto logits = normals(kRows * 9, random);
+  for (size_t e = 0; e < 9; ++e) logits[e] = 20.0f + static_cast<float>(e);  // sigmoids of 1
+  for (const auto& kernel : ops.route) {
+    Routes plain(kRows, 9, 2), before(kRows, 9, 2);
+    std::vector<float> at_place(size_t(kRows) * 2, NAN);
+    RouteParams p = plain.params(logits), q = before.params(logits);
+    p.scores = q.scores = RouteScores::sigmoid;
+    q.place_weight = at_place.data();
+    kernel.run(p, exec2);
+    kernel.run(q, exec2);
+    EXPECT_EQ(before.place, plain.place);
+    for (size_t s = 0; s < plain.place.size(); ++s) {
+      EXPECT_EQ(at_place[size_t(plain.place[s])], plain.weight[s]);
+      EXPECT_EQ(before.weight[s], 1.0f);
+    }
+    EXPECT_EQ(plain.expert[0], 7);  // though their scores round to 1 as all others do
+    EXPECT_EQ(plain.expert[1], 8);
+  }
+}
+
 // A stack of random matrices.
 struct Stack {
   std::vector<Matrix> matrices;

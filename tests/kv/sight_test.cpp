@@ -22,6 +22,7 @@ std::vector<GroupPlan> groups() {
                                               {80, 130, 0},
                                               {16, 0, 16},
                                               {64, 0, 64},
+                                              {192, 0, 192},
                                               {100, 0, 100},
                                               {200, 0, 200}}) {
       GroupPlan group;
@@ -51,8 +52,8 @@ TEST(Sight, IsTheRuleOverAllRowsToCome) {
     }
 }
 
-// Every position of a step against every rollback: never more pages than the bound, and the bound
-// of the hot tier is reached.
+// Every position of a step against every rollback: never more pages than the bound, and the bounds
+// of the hot tier and of chunks are reached (those that begin anywhere in a page, far on).
 TEST(Sight, PageBoundHolds) {
   for (const GroupPlan& group : groups()) {
     const Sight sight = sight_of(group);
@@ -70,6 +71,10 @@ TEST(Sight, PageBoundHolds) {
         EXPECT_LE(most, bound) << "window " << group.window << " hot " << group.hot;
         if (group.hot && group.window == 0) {
           EXPECT_EQ(most, 2 + pages_for(rows + rollback - 1));
+        }
+        if (!group.hot && (group.chunk_size == 16 || group.chunk_size % 64 == 0) &&
+            group.chunk_size > 0) {
+          EXPECT_EQ(most, bound) << group.chunk_size << " " << rollback << " " << rows;
         }
       }
   }

@@ -139,6 +139,15 @@ TEST(Dequantize, TransposedMatrices) {
   tensor.bytes = sizeof(stored);
   EXPECT_THAT(decode_rows(tensor, 0, 2).dense, testing::ElementsAre(1, 3, 5, 2, 4, 6));
   EXPECT_THAT(decode_rows(tensor, 1, 1).dense, testing::ElementsAre(2, 4, 6));
+
+  const float wide[] = {1, 2, 3, 4, 5, 6, 7, 8};  // [cols 2, rows 4]
+  tensor.shape = {4, 2};
+  tensor.data = reinterpret_cast<const std::byte*>(wide);
+  tensor.bytes = sizeof(wide);
+  const SourceTensor lower = rows_of(tensor, 1, 3);
+  EXPECT_THAT(lower.shape, testing::ElementsAre(3, 2));
+  EXPECT_THAT(decode_rows(lower, 0, 3).dense, testing::ElementsAre(2, 6, 3, 7, 4, 8));
+  EXPECT_THAT(decode_rows(rows_of(lower, 1, 2), 1, 1).dense, testing::ElementsAre(4, 8));
 }
 
 TEST(Dequantize, MlxScalesOfEveryTypeMeanTheirValue) {

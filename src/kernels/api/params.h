@@ -78,6 +78,8 @@ struct RouteParams {
   int32_t* row_of = nullptr;  // [rows * used] the row at each place
   int32_t* begin = nullptr;   // [experts + 1] the first place of each expert, and the end
   int32_t* fine = nullptr;    // [experts] how many of its places are of fine rows; these come first
+  // [rows * used] or null: the weight at each place, for what an expert reads; `weight` is then 1.
+  float* place_weight = nullptr;
 };
 
 struct GroupedOutput {

@@ -26,8 +26,9 @@ void score(const RouteParams& p, const float* logits, float* scores) {
 void choose(const RouteParams& p, int64_t row, float* scores, int32_t* order) {
   score(p, p.logits + row * p.experts, scores);
   for (int e = 0; e < p.experts; ++e) order[e] = e;
-  const auto rank = [&](int32_t e) {
-    const float value = scores[e] + (p.choice_bias != nullptr ? p.choice_bias[e] : 0.0f);
+  const float* logits = p.logits + row * p.experts;
+  const auto rank = [&](int32_t e) {  // logits also tell scores apart that round to 1
+    const float value = p.choice_bias != nullptr ? scores[e] + p.choice_bias[e] : logits[e];
     return std::isnan(value) ? -INFINITY : value;  // an order all the same
   };
   std::partial_sort(order, order + p.used, order + p.experts, [&](int32_t a, int32_t b) {
@@ -60,6 +61,9 @@ void place(const RouteParams& p) {
   for (int64_t s = 0; s < slots; ++s) {  // begin[e] runs ahead to the end of e
     p.place[s] = p.begin[p.expert[s]]++;
     p.row_of[p.place[s]] = static_cast<int32_t>(s / p.used);
+    if (p.place_weight == nullptr) continue;
+    p.place_weight[p.place[s]] = p.weight[s];
+    p.weight[s] = 1.0f;
   }
   for (int e = p.experts; e > 0; --e) p.begin[e] = p.begin[e - 1];
   p.begin[0] = 0;

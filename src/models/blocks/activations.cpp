@@ -44,6 +44,7 @@ void carve_experts(Activations& a, Carver& carver, const ModelConfig& config, in
   carver.take(a.expert_out, places * config.hidden);
   carver.take(a.expert, places);
   carver.take(a.expert_weight, places);
+  if (config.expert_sigmoid_input) carver.take(a.place_weight, places);
   carver.take(a.place, places);
   carver.take(a.row_of, places);
   carver.take(a.begin, config.experts + 1);

@@ -50,6 +50,7 @@ struct Activations {
   float* expert_out = nullptr;     // [places, hidden]
   int32_t* expert = nullptr;       // [places]
   float* expert_weight = nullptr;  // [places]
+  float* place_weight = nullptr;   // [places]; null where what experts give is weighted
   int32_t* place = nullptr;        // [places]
   int32_t* row_of = nullptr;       // [places]
   int32_t* begin = nullptr;        // [experts + 1]

@@ -55,7 +55,8 @@ void Decoder::norm_whole(float* x, const weights::OwnedVector& weight, Step& ste
 void Decoder::fill_query_scale(const Batch& batch, kernels::Device& device) {
   std::vector<float> scale;  // [rows]
   for (const int32_t position : batch.positions) {
-    const double turns = std::floor(position / static_cast<double>(config_.query_scale_context));
+    const double turns = std::floor((position + config_.query_scale_shift) /
+                                    static_cast<double>(config_.query_scale_context));
     scale.push_back(static_cast<float>(1.0 + config_.query_scale_beta * std::log1p(turns)));
   }
   device.copy_in(reinterpret_cast<std::byte*>(a_.query_scale), scale.data(),
@@ -125,7 +126,8 @@ void Decoder::attention(int index, const weights::LayerWeights& w, const float* 
   const QkNorms& norms = qk_norms_[static_cast<size_t>(index)];
   const kernels::HeadTransform k_transform = transform(norms.k(w), index);
   kernels::HeadTransform q_transform = transform(norms.q(w), index);
-  q_transform.row_scale = a_.query_scale;
+  if (!config_.query_scale_no_rope || spec.rope.rotary_dim == 0)
+    q_transform.row_scale = a_.query_scale;
   apply(q_transform, a_.q, spec.heads, spec.k_dim, step);
   cached_attention({.layer = index,
                     .heads = spec.heads,

@@ -77,7 +77,7 @@ class Decoder : public Model {
   // [rows, hidden] -> a_.branch. (blocks/experts.cpp)
   void experts(const weights::ExpertWeights& w, const float* router_in, const float* in,
                Step& step);
-  // a_.branch += sigmoid(gate(in)) * an expert of every row
+  // a_.branch += an expert of every row, times sigmoid(gate(in)) where there is a gate
   void add_shared_expert(const weights::ExpertWeights& w, const float* in, Step& step);
   // Per-layer embeddings (blocks/layer_embeddings.cpp): those of the step's tokens, for all layers,
   // from a_.x -> a_.layer_in
@@ -121,7 +121,7 @@ class Decoder : public Model {
   // x = RMSNorm(x) * weight over all heads, in place; x [rows, weight.size]. Nothing without
   // weights.
   void norm_whole(float* x, const weights::OwnedVector& weight, Step& step);
-  // Ministral 3's factors of the queries of a step, into a_.query_scale.
+  // The factors of the queries of a step by position, into a_.query_scale.
   void fill_query_scale(const Batch& batch, kernels::Device& device);
   kernels::HeadTransform transform(const HeadScale& scale, int index) const;
   // x [rows, heads, dim], in place

@@ -32,6 +32,8 @@ void Decoder::experts(const weights::ExpertWeights& w, const float* router_in, c
                              .rows = rows,
                              .experts = config_.experts,
                              .used = used,
+                             .scores = config_.expert_sigmoid_input ? kernels::RouteScores::sigmoid
+                                                                    : kernels::RouteScores::softmax,
                              .renormalize = config_.expert_renormalize,
                              .expert_scale = w.scale.data(),
                              .fine_rows = std::clamp<int64_t>(step.batch.fine_rows - row0, 0, rows),
@@ -40,7 +42,8 @@ void Decoder::experts(const weights::ExpertWeights& w, const float* router_in, c
                              .place = a_.place,
                              .row_of = a_.row_of,
                              .begin = a_.begin,
-                             .fine = a_.fine},
+                             .fine = a_.fine,
+                             .place_weight = a_.place_weight},
         step.exec);
     kernels::GroupedLinearParams product{.x = in + row0 * hidden,
                                          .x_stride = hidden,
@@ -55,6 +58,16 @@ void Decoder::experts(const weights::ExpertWeights& w, const float* router_in, c
     product.outputs = inner;
     product.n_outputs = 2;
     kernels::run(ops_.grouped_linear, product, step.exec);
+    if (a_.place_weight != nullptr)  // of the input, on its products: W (s x) = s (W x)
+      for (float* product : {a_.expert_gate, a_.expert_up})
+        kernels::run(ops_.norm_rope,
+                     kernels::NormRopeParams{.x = product,
+                                             .x_stride = width,
+                                             .rows = rows * used,
+                                             .heads = 1,
+                                             .dim = static_cast<int>(width),
+                                             .transform = {.row_scale = a_.place_weight}},
+                     step.exec);
     gated(a_.expert_gate, a_.expert_up, rows * used, width, step);
     const GroupedOutput outer{&w.down.stack, w.down_bias.data(), a_.expert_out, hidden};
     product.x = a_.expert_gate;
@@ -77,13 +90,15 @@ void Decoder::experts(const weights::ExpertWeights& w, const float* router_in, c
 
 void Decoder::add_shared_expert(const weights::ExpertWeights& w, const float* in, Step& step) {
   gated_product(w.shared_gate, w.shared_up, w.shared_down, in, a_.shared, step);
-  const LinearOutput gate[] = {{&w.shared_router.tensor, nullptr, a_.shared_gate, 1}};
-  linear(in, config_.hidden, gate, step);
+  if (w.shared_router) {
+    const LinearOutput gate[] = {{&w.shared_router.tensor, nullptr, a_.shared_gate, 1}};
+    linear(in, config_.hidden, gate, step);
+  }
   kernels::run(ops_.add,
                kernels::AddParams{.x = a_.shared,
                                   .y = a_.branch,
                                   .n = step.rows * config_.hidden,
-                                  .gate = a_.shared_gate,
+                                  .gate = w.shared_router ? a_.shared_gate : nullptr,
                                   .cols = config_.hidden},
                step.exec);
 }
