@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/memory.h"
 #include "cli/machine.h"
 
 namespace ringkeep::cli {
@@ -31,8 +32,7 @@ uint64_t sum_block(const uint64_t* words) {
 
 Result<BandwidthMeter> BandwidthMeter::create(ThreadPool& pool) {
   size_t bytes = std::clamp(4 * last_level_cache_bytes(), kLeastBytes, kMostBytes);
-  if (const size_t memory = available_memory_bytes(); memory > 0)
-    bytes = std::min(bytes, memory / 4);
+  if (const auto memory = available_memory()) bytes = std::min(bytes, *memory / 4);
   bytes = std::max(bytes / kBlockBytes, size_t{1}) * kBlockBytes;
   Buffer buffer = RK_TRY(Buffer::allocate(bytes));
   // Untouched pages share one zero page: write every one.

@@ -84,6 +84,7 @@ void print_rows_json(const std::vector<BenchRow>& rows, const Options& options,
              {"decode_tok_s", median(row.decode_tok_s)},
              {"decode_bytes", static_cast<int64_t>(row.decode_bytes)},
              {"expert_bytes", static_cast<int64_t>(row.expert_bytes)},
+             {"expert_loaded_bytes", static_cast<int64_t>(row.loaded_bytes)},
              {"decode_floor_tok_s", bandwidth * 1e9 / row.decode_bytes}};
     if (options.breakdown) {
       one["prefill_ops"] = ops_json(row.prefill_ops);
@@ -101,6 +102,9 @@ void print_experts(const BenchRow& row, const engine::Engine& engine) {
   fmt::print("\n{} of {} experts a layer: a decode step read {:.1f} MB of their {:.1f} MB\n",
              config.experts_used, config.experts, row.expert_bytes / 1e6,
              static_cast<double>(engine.expert_bytes()) / 1e6);
+  if (const auto usage = engine.expert_usage())
+    fmt::print("{:.1f} MB of it came from the file; memory holds {:.1f} MB\n",
+               row.loaded_bytes / 1e6, static_cast<double>(usage->memory_bytes) / 1e6);
 }
 
 void print_rows_text(const std::vector<BenchRow>& rows, const Options& options,

@@ -115,11 +115,16 @@ Result<double> decode_speed(engine::Engine& engine, BenchRow& row, int64_t count
   const auto copy = RK_TRY(Copy::create(engine, row, profile));
   int32_t token = random_tokens(1, engine.config().vocab_size)[0];
   const int64_t read = engine.exec().grouped_bytes;
+  const auto loaded = [&] {
+    return engine.expert_usage().value_or(engine::ExpertUsage{}).loaded_bytes;
+  };
+  const int64_t loaded_before = loaded();
   const auto start = Clock::now();
   for (int64_t i = 0; i < count; ++i) token = RK_TRY(copy->extend({&token, 1}));
   const double speed = per_second(count, start);
   row.expert_bytes =
       static_cast<double>(engine.exec().grouped_bytes - read) / static_cast<double>(count);
+  row.loaded_bytes = static_cast<double>(loaded() - loaded_before) / static_cast<double>(count);
   return speed;
 }
 

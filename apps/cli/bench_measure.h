@@ -19,6 +19,7 @@ struct BenchRow {
   kv::SequenceId filled = 0;          // holds `depth` rows; never extended itself
   double decode_bytes = 0;            // that a step must read, in the middle of the decoded tokens
   double expert_bytes = 0;            // of matrices of experts that a decode step has read: counted
+  double loaded_bytes = 0;            // of them, packed from the file in that step
   std::vector<double> prefill_tok_s;  // by repetition
   std::vector<double> decode_tok_s;
   kernels::OpProfile prefill_ops;  // of one prefill and one decode run, for --breakdown

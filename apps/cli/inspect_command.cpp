@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/adapter_options.h"
 #include "cli/commands.h"
@@ -13,6 +14,7 @@
 #include "quant/source_tensor.h"
 #include "weights/adapter.h"
 #include "weights/decoder_weights.h"
+#include "weights/expert_memory.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -81,22 +83,37 @@ void print_adapters(const Json& adapters) {
   }
 }
 
-// Of a mixture of experts: bytes of the packed weights, and of those that a token meets.
-struct ExpertBytes {
-  size_t all = 0;
-  size_t active = 0;
+// What of the weights is in memory, without any cache beside them, and what stays in the file.
+struct Residence {
+  weights::PackedBytes bytes;
+  size_t expert_memory = SIZE_MAX;  // PackOptions::expert_memory
+  // Where a tensor is once the model is loaded.
+  const char* place(const std::string& tensor) const {
+    return weights::is_mapped(tensor, bytes, expert_memory) ? "file" : "memory";
+  }
+  size_t held() const { return weights::held_expert_bytes(bytes, expert_memory); }
 };
 
-Result<std::optional<ExpertBytes>> expert_bytes(const checkpoint::Checkpoint& checkpoint) {
-  const ModelConfig& config = checkpoint.config;
-  if (config.experts == 0 || !models::check_family(config).ok())
-    return std::optional<ExpertBytes>();
-  const auto bytes = RK_TRY(weights::packed_bytes(checkpoint, {}, kernels::cpu_backend()));
-  return std::optional(ExpertBytes{bytes.all, bytes.active(config.experts_used, config.experts)});
+// Nothing where the model cannot be run.
+Result<std::optional<Residence>> residence_of(const checkpoint::Checkpoint& checkpoint,
+                                              const std::string& expert_memory) {
+  const auto asked = RK_TRY(parse_expert_memory(expert_memory));
+  if (!models::check_family(checkpoint.config).ok()) return std::optional<Residence>();
+  auto bytes = weights::packed_bytes(checkpoint, {}, kernels::cpu_backend());
+  if (!bytes.ok() && checkpoint.config.experts == 0) return std::optional<Residence>();
+  Residence out{.bytes = RK_TRY(std::move(bytes))};
+  out.expert_memory = RK_TRY(weights::expert_memory(out.bytes, checkpoint.config.experts_used,
+                                                    asked, 0, available_memory()));
+  return std::optional(std::move(out));
+}
+
+size_t active_bytes(const ModelConfig& config, const Residence& residence) {
+  return residence.bytes.active(config.experts_used, config.experts);
 }
 
 void print_inspect_json(const checkpoint::Checkpoint& checkpoint,
-                        const std::optional<ExpertBytes>& experts, Json adapters) {
+                        const std::optional<Residence>& residence, Json adapters) {
+  const ModelConfig& config = checkpoint.config;
   Json metadata = Json::object();
   for (const auto& [key, value] : checkpoint.metadata) metadata[key] = value;
   Json tensors = Json::array();
@@ -107,7 +124,8 @@ void print_inspect_json(const checkpoint::Checkpoint& checkpoint,
                            {"shape", tensor.shape},
                            {"bytes", tensor.bytes},
                            {"packed", repack.packed},
-                           {"repack", repack.fidelity}});
+                           {"repack", repack.fidelity},
+                           {"held_in", residence ? Json(residence->place(name)) : Json(nullptr)}});
   }
   print_json(Json{{"format", format_name(checkpoint.format)},
                   {"path", checkpoint.path},
@@ -115,26 +133,35 @@ void print_inspect_json(const checkpoint::Checkpoint& checkpoint,
                   {"layers", checkpoint.config.layers.size()},
                   {"vocab_size", checkpoint.config.vocab_size},
                   {"trained_context", checkpoint.config.trained_context},
-                  {"experts", experts ? Json{{"count", checkpoint.config.experts},
-                                             {"used", checkpoint.config.experts_used},
-                                             {"weights_bytes", experts->all},
-                                             {"active_bytes", experts->active}}
-                                      : Json(nullptr)},
+                  {"experts", residence && config.experts > 0
+                                  ? Json{{"count", config.experts},
+                                         {"used", config.experts_used},
+                                         {"weights_bytes", residence->bytes.all},
+                                         {"active_bytes", active_bytes(config, *residence)},
+                                         {"expert_bytes", residence->bytes.experts},
+                                         {"memory_bytes", residence->held()}}
+                                  : Json(nullptr)},
                   {"metadata", std::move(metadata)},
                   {"adapters", std::move(adapters)},
                   {"tensors", std::move(tensors)}});
 }
 
 void print_inspect_text(const checkpoint::Checkpoint& checkpoint,
-                        const std::optional<ExpertBytes>& experts) {
+                        const std::optional<Residence>& residence) {
   fmt::print("{} ({}), family {}, {} layers, vocabulary {}\n\n", checkpoint.path,
              format_name(checkpoint.format), checkpoint.config.family,
              checkpoint.config.layers.size(), checkpoint.config.vocab_size);
-  if (experts)
-    fmt::print("{} experts a layer, {} for a token: {} of {} packed weights active\n\n",
-               checkpoint.config.experts, checkpoint.config.experts_used,
-               human_bytes(static_cast<double>(experts->active)),
-               human_bytes(static_cast<double>(experts->all)));
+  const ModelConfig& config = checkpoint.config;
+  if (residence && config.experts > 0) {
+    fmt::print("{} experts a layer, {} for a token: {} of {} packed weights active\n",
+               config.experts, config.experts_used,
+               human_bytes(static_cast<double>(active_bytes(config, *residence))),
+               human_bytes(static_cast<double>(residence->bytes.all)));
+    fmt::print("experts: {} of {} in memory at most{}\n\n",
+               human_bytes(static_cast<double>(residence->held())),
+               human_bytes(static_cast<double>(residence->bytes.experts)),
+               residence->expert_memory == SIZE_MAX ? "" : ", the others stay in the mapped file");
+  }
   for (const auto& [key, value] : checkpoint.metadata) fmt::print("{} = {}\n", key, value);
   size_t name_width = 4;
   size_t shape_width = 5;
@@ -146,21 +173,24 @@ void print_inspect_text(const checkpoint::Checkpoint& checkpoint,
              shape_width, "bytes");
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
     const Repack repack = repack_of(tensor);
-    fmt::print("{:<{}}  {:<10} {:<{}} {:>12}  {}: {}\n", name, name_width, tensor.type_name,
-               shape_text(tensor.shape), shape_width, tensor.bytes, repack.fidelity, repack.packed);
+    const bool mapped = residence && std::string_view(residence->place(name)) == "file";
+    fmt::print("{:<{}}  {:<10} {:<{}} {:>12}  {}: {}{}\n", name, name_width, tensor.type_name,
+               shape_text(tensor.shape), shape_width, tensor.bytes, repack.fidelity, repack.packed,
+               mapped ? ", in the mapped file" : "");
   }
 }
 
-Result<int> inspect_command(const ModelOptions& options, const std::vector<std::string>& texts) {
+Result<int> inspect_command(const ModelOptions& options, const std::vector<std::string>& texts,
+                            const std::string& expert_memory) {
   init_log(options.verbosity);
   const checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model));
-  const auto experts = RK_TRY(expert_bytes(checkpoint));
+  const auto residence = RK_TRY(residence_of(checkpoint, expert_memory));
   const auto sources = RK_TRY(open_adapters(texts, checkpoint.config));
   Json adapters = RK_TRY(adapters_json(sources, kernels::cpu_backend()));
   if (options.json) {
-    print_inspect_json(checkpoint, experts, std::move(adapters));
+    print_inspect_json(checkpoint, residence, std::move(adapters));
   } else {
-    print_inspect_text(checkpoint, experts);
+    print_inspect_text(checkpoint, residence);
     print_adapters(adapters);
   }
   return 0;
@@ -175,7 +205,9 @@ Command add_inspect(CLI::App& app) {
   add_model_options(*command, *options);
   add_json_option(*command, *options);
   add_adapter_option(*command, *adapters);
-  return {command, [options, adapters] { return inspect_command(*options, *adapters); }};
+  auto expert_memory = std::make_shared<std::string>("auto");
+  add_expert_memory_option(*command, *expert_memory);
+  return {command, [=] { return inspect_command(*options, *adapters, *expert_memory); }};
 }
 
 }  // namespace ringkeep::cli

@@ -73,13 +73,6 @@ size_t last_level_cache_bytes() {
   return static_cast<size_t>(std::max(0L, bytes));
 }
 
-size_t available_memory_bytes() {
-  std::istringstream text(field("/proc/meminfo", "MemAvailable"));
-  size_t kib = 0;
-  text >> kib;
-  return kib * 1024;
-}
-
 size_t peak_memory_bytes() {
   // Of this program alone: what getrusage() tells includes the parent process before the exec.
   std::istringstream text(field("/proc/self/status", "VmHWM"));

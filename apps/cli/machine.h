@@ -11,7 +11,6 @@ int default_threads();
 
 std::string cpu_name();           // "Intel(R) Xeon(R) Processor", or the architecture
 size_t last_level_cache_bytes();  // 0: unknown
-size_t available_memory_bytes();  // without swapping; 0: unknown
 size_t peak_memory_bytes();       // most resident memory of this process so far
 
 }  // namespace ringkeep::cli

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
 #include "cli/interrupt.h"
+#include "cli/lost_file.h"
 #include "cli/output.h"
 
 namespace ringkeep::cli {
@@ -62,6 +63,7 @@ int run_command(const Command& command) {
 int run(int argc, char** argv) {
   keep_standard_numbers();
   install_interrupt_handler();
+  install_lost_file_handler();
   CLI::App app{
       "ringkeep runs language models with a key-value cache that is quantized and bounded on every "
       "layer kind."};

@@ -9,6 +9,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "kernels/select/select.h"
+#include "kv/budget.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -113,7 +114,23 @@ CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags) {
       ->group("Cache");
 }
 
+void add_expert_memory_option(CLI::App& app, std::string& text) {
+  const auto check = [](std::string& value) -> std::string {
+    if (value == "auto" || value == "all") return {};
+    const std::string wrong = byte_count()(value);
+    return wrong.empty() ? wrong : wrong + ", or auto, or all";
+  };
+  app.add_option("--expert-memory", text,
+                 "most memory of packed experts, e.g. 8G; the others are read from the file when "
+                 "they are needed. all; auto: as many as fit")
+      ->transform(CLI::Validator(check, ""))
+      ->type_name("BYTES")
+      ->capture_default_str()
+      ->group("Weights");
+}
+
 void add_weight_options(CLI::App& app, RuntimeOptions& options) {
+  add_expert_memory_option(app, options.expert_memory);
   add_integer(app, "--weight-bits", options.weight_bits,
               "quantize dense weights while loading: 2 3 4 5 6 8; 0: as they are", 0, 8)
       ->check(CLI::IsMember({0, 2, 3, 4, 5, 6, 8}))
@@ -273,6 +290,16 @@ Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(checkpoint::Checkpoint c
   return text::Tokenizer::create(std::move(checkpoint.tokenizer));
 }
 
+Result<std::optional<size_t>> parse_expert_memory(const std::string& text) {
+  if (text == "auto") return std::optional<size_t>();
+  if (text == "all") return std::optional<size_t>(SIZE_MAX);
+  const auto bytes = kv::parse_bytes(text);
+  if (!bytes.ok())
+    return make_error(ErrorKind::usage, "--expert-memory: expected auto, all or bytes: {}",
+                      bytes.error().message);
+  return std::optional<size_t>(*bytes);
+}
+
 Result<engine::EngineOptions> engine_options(const CacheFlags& flags,
                                              const RuntimeOptions& runtime) {
   engine::EngineOptions options;
@@ -283,6 +310,7 @@ Result<engine::EngineOptions> engine_options(const CacheFlags& flags,
   options.exact = runtime.exact;
   options.weight_bits = runtime.weight_bits;
   options.weight_group = runtime.weight_group;
+  options.expert_memory = RK_TRY(parse_expert_memory(runtime.expert_memory));
   return options;
 }
 
@@ -292,6 +320,14 @@ void report_plan(const kv::KvPlan& plan) {
                human_bytes(static_cast<double>(plan.kv_bytes + plan.kv_prefill_bytes)),
                human_bytes(static_cast<double>(plan.budget)));
   for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
+}
+
+void report_experts(const engine::Engine& engine) {
+  const auto usage = engine.expert_usage();
+  if (!usage) return;
+  spdlog::warn("{} of {} of experts are held in memory at most, the others stay in the file",
+               human_bytes(static_cast<double>(usage->memory_bytes)),
+               human_bytes(static_cast<double>(engine.expert_bytes())));
 }
 
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,
@@ -312,6 +348,7 @@ Result<Session> start(checkpoint::Checkpoint checkpoint, const engine::EngineOpt
       RK_TRY(engine::Engine::load(std::move(checkpoint), options, *session.ops, *session.device));
   spdlog::info("loaded: {} bytes of weights, peak memory {} bytes", session.engine->weight_bytes(),
                peak_memory_bytes());
+  report_experts(*session.engine);
   report_plan(session.engine->plan());
   return session;
 }

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ struct RuntimeOptions {
   bool exact = false;
   int weight_bits = 0;
   int weight_group = 64;
+  std::string expert_memory = "auto";  // of parse_expert_memory()
   bool explain_kernels = false;
   std::vector<std::string> adapters;  // [NAME=]PATH[=SCALE]
 };
@@ -49,12 +51,17 @@ CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec = tr
 void add_context_option(CLI::App& app, CacheFlags& flags);
 CLI::Option* add_prefix_cache_option(CLI::App& app, CacheFlags& flags);
 void add_parallel_option(CLI::App& app, CacheFlags& flags);
+void add_expert_memory_option(CLI::App& app, std::string& text);
+// --expert-memory included.
 void add_weight_options(CLI::App& app, RuntimeOptions& options);
 // Weight options and --adapter included.
 void add_runtime_options(CLI::App& app, RuntimeOptions& options);
 // What of them chooses a token.
 void add_sampler_options(CLI::App& app, engine::SamplingParams& params);
 void add_sampling_options(CLI::App& app, SamplingOptions& options);
+
+// EngineOptions::expert_memory of "auto", "all" or bytes. Errors: usage.
+Result<std::optional<size_t>> parse_expert_memory(const std::string& text);
 
 // The sampling parameters with the biases parsed. Errors (usage) name the flag and the value.
 Result<engine::SamplingParams> sampling_params(const SamplingOptions& options);
@@ -88,6 +95,9 @@ Result<engine::EngineOptions> engine_options(const CacheFlags& flags,
 
 // What --kv-budget chose, and the warnings of the plan, on stderr.
 void report_plan(const kv::KvPlan& plan);
+
+// Where experts stay in the file, on stderr.
+void report_experts(const engine::Engine& engine);
 
 // Makes the device and the engine, prints --explain-kernels and the plan's warnings (stderr).
 Result<Session> start(checkpoint::Checkpoint checkpoint, const CacheFlags& flags,

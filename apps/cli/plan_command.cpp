@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/adapter_options.h"
 #include "cli/commands.h"
@@ -15,6 +16,7 @@
 #include "weights/adapter.h"
 #include "weights/calibration.h"
 #include "weights/decoder_weights.h"
+#include "weights/expert_memory.h"
 
 namespace ringkeep::cli {
 namespace {
@@ -48,7 +50,22 @@ struct Totals {
   std::optional<size_t> active_weights;  // of them, those of one token's experts and all others
   std::optional<size_t> adapters;        // factors
   std::optional<size_t> scratch;
+  // Experts: packed, and of these in memory at most; bytes of the files' tensors that stay there.
+  std::optional<size_t> experts, held_experts, mapped;
 };
+
+// What is held of the weights, and what stays in the file. Errors: of --expert-memory.
+Status add_residence(std::optional<size_t> asked, const checkpoint::Checkpoint& checkpoint,
+                     const weights::PackedBytes& bytes, const kv::KvPlan& plan, Totals& totals) {
+  const size_t others = plan.kv_bytes + plan.kv_prefill_bytes + plan.prefix_cache_bytes +
+                        totals.scratch.value_or(0) + totals.adapters.value_or(0);
+  const size_t memory = RK_TRY(weights::expert_memory(bytes, checkpoint.config.experts_used, asked,
+                                                      others, available_memory()));
+  totals.experts = bytes.experts;
+  totals.held_experts = weights::held_expert_bytes(bytes, memory);
+  totals.mapped = weights::mapped_bytes(checkpoint, bytes, memory);
+  return {};
+}
 
 // Factors and scratch of the adapters. Errors: of --adapter and of its files.
 Status add_adapters(const std::vector<std::string>& texts, const ModelConfig& config,
@@ -69,6 +86,8 @@ Status add_adapters(const std::vector<std::string>& texts, const ModelConfig& co
 }
 
 Json optional_json(bool present, int64_t value) { return present ? Json(value) : Json(nullptr); }
+
+Json optional_bytes(std::optional<size_t> bytes) { return bytes ? Json(*bytes) : Json(nullptr); }
 
 // The hot tier of a layer, whose bytes are part of the layer's max_bytes.
 Json hot_json(const kv::KvPlan& plan, const kv::LayerPlan& layer) {
@@ -116,6 +135,9 @@ Json plan_json(const kv::KvPlan& plan, const Totals& totals) {
         {"adapter_bytes", totals.adapters.value_or(0)},
         {"weights_active_bytes",
          totals.active_weights ? Json(*totals.active_weights) : Json(nullptr)},
+        {"expert_bytes", optional_bytes(totals.experts)},
+        {"expert_memory_bytes", optional_bytes(totals.held_experts)},
+        {"mapped_bytes", optional_bytes(totals.mapped)},
         {"kv_bytes", plan.kv_bytes},
         {"kv_prefill_bytes", plan.kv_prefill_bytes},
         {"prefix_cache_bytes", plan.prefix_cache_bytes},
@@ -156,13 +178,16 @@ Result<int> plan_command(const Options& options) {
   if (!options.cache.kv_calibration.empty())
     RK_TRY(weights::load_calibration(options.cache.kv_calibration, checkpoint));
   Totals totals{.scratch = scratch_bytes(checkpoint.config, plan)};
+  RK_TRY(add_adapters(options.weights.adapters, checkpoint.config, plan, ops, totals));
+  const auto asked = RK_TRY(parse_expert_memory(options.weights.expert_memory));
+  if (checkpoint.config.experts == 0) RK_TRY(weights::expert_memory({}, 0, asked, 0, 0));
   if (const auto bytes = weight_bytes(
           checkpoint, {options.weights.weight_bits, options.weights.weight_group}, ops)) {
+    RK_TRY(add_residence(asked, checkpoint, *bytes, plan, totals));
     totals.weights = bytes->all;
     totals.active_weights =
         bytes->active(checkpoint.config.experts_used, checkpoint.config.experts);
   }
-  RK_TRY(add_adapters(options.weights.adapters, checkpoint.config, plan, ops, totals));
   if (options.model.json) {
     for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
     print_json(plan_json(plan, totals));
@@ -174,6 +199,13 @@ Result<int> plan_command(const Options& options) {
                               checkpoint.config.experts_used, checkpoint.config.experts)
                       .c_str(),
                   totals.active_weights);
+    if (totals.held_experts != totals.experts)
+      print_total(fmt::format("  experts in memory, at most (of {}; --expert-memory)",
+                              human_bytes(static_cast<double>(*totals.experts)))
+                      .c_str(),
+                  totals.held_experts);
+    if (totals.mapped.value_or(0) > 0)
+      print_total("  left in the mapped file, read as needed", totals.mapped);
     if (totals.adapters) print_total("adapters", totals.adapters);
     print_total("scratch", totals.scratch);
   }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -55,6 +56,13 @@ void MappedFile::drop(size_t offset, size_t bytes) const {
   const size_t end = (offset + bytes) / page * page;
   if (begin < end && end <= (size_ + page - 1) / page * page)
     ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+void MappedFile::want(size_t offset, size_t bytes) const {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = offset / page * page;
+  const size_t end = std::min(offset + bytes, size_);
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
 }
 
 Result<std::string> read_all(int fd, const std::string& name, size_t limit) {

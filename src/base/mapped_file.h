@@ -30,6 +30,8 @@ class MappedFile {
   // Tells the kernel that [offset, offset + bytes) will not be read again, so that a file that has
   // been repacked does not count towards peak memory.
   void drop(size_t offset, size_t bytes) const;
+  // Tells the kernel that they will be read soon, so that it reads ahead; nobody waits for it.
+  void want(size_t offset, size_t bytes) const;
 
  private:
   void swap(MappedFile& other) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/memory.h"
 #include "engine/engine_state.h"
 #include "weights/calibration.h"
+#include "weights/expert_memory.h"
 
 namespace ringkeep::engine {
 namespace {
@@ -13,6 +15,23 @@ Result<weights::KeyBalance> calibrated_balance(const CacheFlags& flags,
                                                const checkpoint::Checkpoint& checkpoint) {
   if (flags.kv_calibration.empty()) return weights::KeyBalance{};
   return RK_TRY(weights::load_calibration(flags.kv_calibration, checkpoint)).balance;
+}
+
+// What experts may take, beside everything else that is allocated.
+Result<size_t> expert_memory_of(const checkpoint::Checkpoint& checkpoint,
+                                const EngineOptions& options, const kv::KvPlan& plan,
+                                const std::vector<weights::AdapterSource>& adapters,
+                                const kernels::Ops& ops) {
+  if (checkpoint.config.experts == 0)
+    return weights::expert_memory({}, 0, options.expert_memory, 0, 0);
+  const auto bytes =
+      RK_TRY(weights::packed_bytes(checkpoint, {options.weight_bits, options.weight_group}, ops));
+  size_t others = plan.kv_bytes + plan.kv_prefill_bytes + plan.prefix_cache_bytes +
+                  models::activation_bytes(checkpoint.config, plan.step_rows());
+  for (const weights::AdapterSource& source : adapters)
+    others += RK_TRY(weights::adapter_sizes(source, ops)).bytes;
+  return weights::expert_memory(bytes, checkpoint.config.experts_used, options.expert_memory,
+                                others, available_memory());
 }
 
 }  // namespace
@@ -49,8 +68,10 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
   s.options = options;
   s.max_rows = plan.step_rows();
 
-  const models::ModelOptions model_options{.max_rows = s.max_rows,
-                                           .pack = {options.weight_bits, options.weight_group}};
+  models::ModelOptions model_options{.max_rows = s.max_rows,
+                                     .pack = {options.weight_bits, options.weight_group}};
+  model_options.pack.expert_memory =
+      RK_TRY(expert_memory_of(s.checkpoint, options, plan, adapters, ops));
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
   RK_TRY(s.load_adapters(adapters));
   RK_TRY(s.install(options.cache, plan));
@@ -133,6 +154,12 @@ const kv::Store& Engine::store() const { return *state_->store; }
 const text::Tokenizer* Engine::tokenizer() const { return state_->tokenizer.get(); }
 size_t Engine::weight_bytes() const { return state_->model->weights().packed_bytes; }
 size_t Engine::decode_weight_bytes() const { return state_->model->weights().decode_bytes; }
+std::optional<ExpertUsage> Engine::expert_usage() const {
+  const weights::ExpertCache* cache = state_->model->weights().expert_cache.get();
+  if (cache == nullptr) return std::nullopt;
+  const weights::ExpertCache::Stats& stats = cache->stats();
+  return ExpertUsage{cache->bytes(), stats.hits, stats.loads, stats.loaded_bytes};
+}
 size_t Engine::expert_bytes() const { return state_->model->weights().expert_bytes; }
 size_t Engine::scratch_bytes() const {
   return state_->model->activation_bytes() + state_->exec.scratch_bytes() + state_->logits.size();

@@ -40,6 +40,9 @@ struct EngineOptions {
   bool exact = false;   // float32 activations in the weight products
   int weight_bits = 0;  // quantize dense weights while loading; 0: as they are
   int weight_group = 64;
+  // Bytes that packed experts take in memory, at most; the others stay in the file. SIZE_MAX: all
+  // are held; nothing: as weights::expert_memory() says.
+  std::optional<size_t> expert_memory;
   int64_t max_queue = 0;  // requests that wait beyond those there is place for; 0: any number
   int64_t reserve_tokens = 1024;  // pages are set aside for a reply's next so many tokens, or fewer
   std::vector<AdapterOption> adapters;
@@ -110,6 +113,15 @@ struct GenerationStats {
   double decode_seconds = 0.0;
 };
 
+// Experts that are not all in memory (EngineOptions::expert_memory). Counts are of all steps so
+// far; an expert counts in each step of each layer that has rows for it.
+struct ExpertUsage {
+  size_t memory_bytes = 0;   // for packed experts, at most
+  int64_t hits = 0;          // experts that were held when a step chose them
+  int64_t loads = 0;         // and those that were packed from the file
+  int64_t loaded_bytes = 0;  // packed bytes of these
+};
+
 // Counts since the engine was loaded, apart from the first two.
 struct ServingStats {
   int64_t running = 0;  // requests in the cache
@@ -152,11 +164,12 @@ class Engine {
   const ModelConfig& config() const;
   const kv::KvPlan& plan() const;
   const kv::Store& store() const;
-  const text::Tokenizer* tokenizer() const;  // null when the checkpoint has none
-  size_t weight_bytes() const;               // packed weights
-  size_t decode_weight_bytes() const;        // weight bytes that one decode step reads
-  size_t expert_bytes() const;               // packed weights in matrices of experts
-  size_t scratch_bytes() const;              // activations and kernel scratch
+  const text::Tokenizer* tokenizer() const;         // null when the checkpoint has none
+  size_t weight_bytes() const;                      // packed weights
+  size_t decode_weight_bytes() const;               // weight bytes that one decode step reads
+  size_t expert_bytes() const;                      // packed weights in matrices of experts
+  size_t scratch_bytes() const;                     // activations and kernel scratch
+  std::optional<ExpertUsage> expert_usage() const;  // nothing: all experts are in memory
   const std::vector<AdapterInfo>& adapters() const;
   size_t adapter_bytes() const;  // factors of all adapters
 

@@ -238,6 +238,7 @@ void Service::State::publish(bool always) {
   fresh.groups = engine.store().usage();
   fresh.bytes_used = engine.store().bytes_used();
   fresh.sequences = engine.sequences();
+  fresh.experts = engine.expert_usage();
   fresh.steps_by_rows = steps_by_rows;
   fresh.rows = rows;
   const std::lock_guard lock(mutex);

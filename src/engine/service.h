@@ -45,6 +45,7 @@ struct Snapshot {
   std::vector<kv::GroupUsage> groups;  // as the plan's groups
   size_t bytes_used = 0;
   std::vector<SequenceView> sequences;
+  std::optional<ExpertUsage> experts;
   // Steps by the sequences that they served, at most kRowBounds[i], and those with more.
   std::vector<int64_t> steps_by_rows;  // [bounds + 1]
   int64_t rows = 0;                    // of all steps

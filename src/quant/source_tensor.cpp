@@ -240,6 +240,18 @@ SourceTensor matrix_of(const SourceTensor& stack, int64_t index) {
   return out;
 }
 
+std::vector<std::span<const std::byte>> pieces_of(const SourceTensor& tensor) {
+  std::vector<std::span<const std::byte>> pieces = {{tensor.data, tensor.bytes}};
+  if (!is_mlx(tensor.type)) return pieces;
+  size_t groups = 1;  // of all matrices of a stack
+  for (const int64_t extent : tensor.shape) groups *= size_t(extent);
+  groups /= size_t(tensor.group);
+  const size_t bytes = groups * scale_size(tensor);
+  pieces.emplace_back(tensor.scales, bytes);
+  if (tensor.biases != nullptr) pieces.emplace_back(tensor.biases, bytes);
+  return pieces;
+}
+
 std::vector<float> to_floats(const SourceTensor& tensor) {
   int64_t n = 1;
   for (const int64_t size : tensor.shape) n *= size;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,10 @@ SourceTensor rows_of(const SourceTensor& tensor, int64_t row0, int64_t count);
 
 // Matrix `index` of a stack [count, rows, cols], over the same memory.
 SourceTensor matrix_of(const SourceTensor& stack, int64_t index);
+
+// The pieces of memory that the tensor lies in: its codes or values, and scales and biases where
+// these are apart.
+std::vector<std::span<const std::byte>> pieces_of(const SourceTensor& tensor);
 
 // Bytes of one row of this type with `cols` columns, or 0 when the block does not divide cols.
 size_t source_row_bytes(SourceType type, int64_t cols);

@@ -23,6 +23,13 @@ const char* out_scale_suffix(const checkpoint::Checkpoint& checkpoint) {
   return checkpoint.format == checkpoint::Format::gguf ? ".weight" : "";
 }
 
+// Bytes of the packed matrices.
+Result<size_t> stack_bytes(const ExpertMatrices& matrices, const PackOptions& options,
+                           const kernels::Ops& ops) {
+  const StackShape shape = RK_TRY(stack_shape(matrices.experts, matrices.order, options));
+  return ops.weight_bytes(shape.spec, shape.rows, shape.cols) * matrices.experts.size();
+}
+
 // Loads parts by name, with the shape that the configuration asks for.
 class Loader {
  public:
@@ -72,11 +79,38 @@ class Loader {
 
   // The stacks and biases of a layer's experts.
   Status experts(int layer, ExpertWeights& out) {
-    const ExpertSources sources = RK_TRY(find_experts(checkpoint_, prefix_, layer));
-    for (const std::string& name : sources.names) read_.insert(checkpoint_.table.find(name));
-    RK_TRY(stack(sources.gate, out.gate, out.gate_bias));
-    RK_TRY(stack(sources.up, out.up, out.up_bias));
-    return stack(sources.down, out.down, out.down_bias);
+    ExpertSources sources = RK_TRY(find_experts(checkpoint_, prefix_, layer));
+    for (const auto* names : {&sources.names, &sources.bias_names})
+      for (const std::string& name : *names) read_.insert(checkpoint_.table.find(name));
+    RK_TRY(expert_bias(sources.gate, out.gate_bias));
+    RK_TRY(expert_bias(sources.up, out.up_bias));
+    RK_TRY(expert_bias(sources.down, out.down_bias));
+    if (expert_cache) {
+      expert_bytes += RK_TRY(bytes_of(sources));
+      out.cached = RK_TRY(expert_cache->add(std::move(sources)));
+      return {};
+    }
+    RK_TRY(stack(sources.gate, out.gate));
+    RK_TRY(stack(sources.up, out.up));
+    return stack(sources.down, out.down);
+  }
+
+  // Experts stay in the file from now on, but for those that a cache holds.
+  void cache_experts() {
+    expert_cache = std::make_unique<ExpertCache>(checkpoint_.table.files, options_, ops_, device_);
+  }
+  // Once all layers are there.
+  Status make_expert_slots(std::vector<LayerWeights>& layers) {
+    RK_TRY(expert_cache->allocate(options_.expert_memory));
+    for (LayerWeights& layer : layers) {
+      ExpertWeights& experts = layer.experts;
+      if (experts.cached < 0) continue;
+      experts.gate.stack = expert_cache->stack(experts.cached, ExpertPart::gate);
+      experts.up.stack = expert_cache->stack(experts.cached, ExpertPart::up);
+      experts.down.stack = expert_cache->stack(experts.cached, ExpertPart::down);
+    }
+    packed_bytes += expert_bytes;
+    return {};
   }
 
   // row_lengths() of a required matrix behind the norm weights `input` [cols]. `order`: see
@@ -152,6 +186,7 @@ class Loader {
 
   size_t packed_bytes = 0;
   size_t expert_bytes = 0;
+  std::unique_ptr<ExpertCache> expert_cache;
 
  private:
   // As the rows of a matrix are packed; an empty order leaves them.
@@ -161,13 +196,24 @@ class Loader {
     return result;
   }
 
-  Status stack(const ExpertMatrices& matrices, OwnedStack& out, OwnedVector& bias) {
+  Status stack(const ExpertMatrices& matrices, OwnedStack& out) {
     out = RK_TRY(pack_stack(matrices.experts, checkpoint_.table.files, matrices.order, options_,
                             ops_, device_));
     packed_bytes += out.buffer.size();
     expert_bytes += out.buffer.size();
     show_progress();
-    return matrices.bias.empty() ? Status() : keep(matrices.bias, bias);
+    return {};
+  }
+
+  Status expert_bias(const ExpertMatrices& matrices, OwnedVector& out) {
+    return matrices.bias.empty() ? Status() : keep(matrices.bias, out);
+  }
+
+  Result<size_t> bytes_of(const ExpertSources& sources) const {
+    size_t bytes = 0;
+    for (const ExpertMatrices* part : {&sources.gate, &sources.up, &sources.down})
+      bytes += RK_TRY(stack_bytes(*part, options_, ops_));
+    return bytes;
   }
 
   const quant::SourceTensor* find(Part part, int layer, const char* suffix) {
@@ -413,6 +459,8 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
   FusedParts fused = RK_TRY(split_fused(checkpoint, prefix));
   Loader loader(checkpoint, options, ops, device, std::move(prefix), std::move(fused));
   DecoderWeights weights;
+  if (options.expert_memory != SIZE_MAX && std::ranges::any_of(config.layers, &LayerSpec::experts))
+    loader.cache_experts();
   // The metadata was parsed; its pages need not stay beside the weights.
   for (const auto& file : checkpoint.table.files) file.drop(0, file.bytes().size());
   RK_TRY(loader.matrix(Part::embedding, 0, config.vocab_size, config.hidden, weights.embedding));
@@ -434,6 +482,8 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
     RK_TRY(
         load_layer(loader, checkpoint, static_cast<int>(i), weights.layers[i], weights.balance[i]));
   RK_TRY(loader.refuse_leftovers());
+  if (loader.expert_cache) RK_TRY(loader.make_expert_slots(weights.layers));
+  weights.expert_cache = std::move(loader.expert_cache);
   weights.packed_bytes = loader.packed_bytes;
   weights.expert_bytes = loader.expert_bytes;
   if (config.experts > 0)
@@ -454,18 +504,17 @@ Result<PackedBytes> packed_bytes(const checkpoint::Checkpoint& checkpoint,
     return part_name(part, static_cast<int>(layer), checkpoint.config, checkpoint.format, prefix);
   };
   const std::string mapped = name_of(Part::layer_embedding, 0) + ".weight";
-  std::set<std::string> expert_names, single_rows;
+  std::set<std::string> single_rows, expert_biases;
   for (size_t i = 0; i < checkpoint.config.layers.size(); ++i) {
     if (!checkpoint.config.layers[i].experts) continue;
     single_rows.insert(name_of(Part::shared_router, i) + ".weight");
     const ExpertSources sources = RK_TRY(find_experts(checkpoint, prefix, static_cast<int>(i)));
-    expert_names.insert(sources.names.begin(), sources.names.end());
+    total.expert_tensors.insert(sources.names.begin(), sources.names.end());
+    expert_biases.insert(sources.bias_names.begin(), sources.bias_names.end());
+    total.largest_expert =
+        std::max(total.largest_expert, RK_TRY(expert_slot_bytes(sources, options, ops)));
     for (const ExpertMatrices* part : {&sources.gate, &sources.up, &sources.down}) {
-      const quant::SourceTensor& one = part->experts.front();
-      const int64_t rows =
-          part->order.empty() ? one.rows() : static_cast<int64_t>(part->order.size());
-      const auto spec = RK_TRY(packed_spec(one, options));
-      total.experts += ops.weight_bytes(spec, rows, one.cols()) * part->experts.size();
+      total.experts += RK_TRY(stack_bytes(*part, options, ops));
       total.all += part->bias.size() * sizeof(float);
     }
   }
@@ -481,7 +530,10 @@ Result<PackedBytes> packed_bytes(const checkpoint::Checkpoint& checkpoint,
       maps.insert(name_of(part, i) + ".weight");
   }
   for (const auto& [name, tensor] : checkpoint.table.tensors) {
-    if (name == mapped || expert_names.contains(name) || leftovers.contains(name)) continue;
+    if (name == mapped) total.mapped_tensors.insert(name);
+    if (name == mapped || total.expert_tensors.contains(name) || expert_biases.contains(name) ||
+        leftovers.contains(name))
+      continue;
     if (maps.contains(name)) {
       total.all += static_cast<size_t>(tensor.rows() * tensor.cols()) * sizeof(float);
     } else if (tensor.shape.size() == 2 || single_rows.contains(name)) {

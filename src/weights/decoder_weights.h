@@ -1,11 +1,14 @@
 // The weights of a decoder-only transformer, whatever file they came from.
 #pragma once
 
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "weights/balance.h"
+#include "weights/expert_cache.h"
 #include "weights/mapped_table.h"
 #include "weights/packed.h"
 
@@ -19,7 +22,8 @@ struct ExpertWeights {
   OwnedVector scale;          // [experts] Gemma 4
   OwnedStack gate, up, down;  // [experts][expert_hidden, hidden], ..., transposed
   OwnedVector gate_bias, up_bias, down_bias;  // [experts, outputs]
-  OwnedTensor shared_router;                  // [1, hidden] Qwen 2: its gate
+  int cached = -1;  // the layer's number in DecoderWeights::expert_cache; -1: all are in memory
+  OwnedTensor shared_router;  // [1, hidden] Qwen 2: its gate
   OwnedTensor shared_gate, shared_up, shared_down;
   explicit operator bool() const { return gate.stack.count > 0; }
 };
@@ -72,8 +76,9 @@ struct DecoderWeights {
   OwnedVector layer_model_norm;
   std::vector<OwnedTensor> altup_proj, altup_unembed;  // [streams - 1] of [hidden, hidden]
   std::vector<LayerWeights> layers;
-  KeyBalance balance;       // [layers] without data, from q and k norms; empty where there are none
-  size_t packed_bytes = 0;  // of all matrices and vectors
+  KeyBalance balance;  // [layers] without data, from q and k norms; empty where there are none
+  std::unique_ptr<ExpertCache> expert_cache;  // of all layers; null: all experts are in memory
+  size_t packed_bytes = 0;                    // of all matrices and vectors
   size_t decode_bytes = 0;  // read by one decode step: all but experts that a token does not use
   size_t expert_bytes = 0;  // of packed_bytes, in matrices of experts
   size_t active_expert_bytes = 0;  // of these, read for one token
@@ -82,8 +87,9 @@ struct DecoderWeights {
 };
 
 // Finds every tensor under its GGUF or Hugging Face name, checks its shape against the
-// configuration, and repacks it. The checkpoint must live as long as the weights where these have a
-// MappedTable. Errors (input) name the tensor, the expected and the found shape.
+// configuration, and repacks it; experts beyond PackOptions::expert_memory stay in the file. The
+// checkpoint must live as long as the weights where these have a MappedTable or an ExpertCache.
+// Errors (input) name the tensor, the expected and the found shape.
 Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
                                     const PackOptions& options, const kernels::Ops& ops,
                                     kernels::Device& device);
@@ -91,7 +97,11 @@ Result<DecoderWeights> load_decoder(const checkpoint::Checkpoint& checkpoint,
 // Bytes that the packed weights would take, from the tensor table alone.
 struct PackedBytes {
   size_t all = 0;
-  size_t experts = 0;  // of all, in matrices of experts
+  size_t experts = 0;                    // of all, in matrices of experts
+  size_t largest_expert = 0;             // of all layers; with gate, up and down
+  std::set<std::string> expert_tensors;  // those matrices in the checkpoint
+  // Not among them: what stays in the file in any case (a MappedTable).
+  std::set<std::string> mapped_tensors;
   // Of all, what is held for one token: `used` of `count` experts.
   size_t active(int used, int count) const {
     return count > 0

@@ -123,7 +123,7 @@ class Finder {
     const Shape expected = {config_.experts, rows};
     if (tensor->shape != expected) return wrong_shape(*tensor, expected);
     RK_TRY(quant::spec_of(*tensor));
-    out_.names.push_back(name);
+    out_.bias_names.push_back(name);
     return quant::to_floats(*tensor);
   }
 

@@ -20,9 +20,10 @@ struct ExpertMatrices {
 };
 
 struct ExpertSources {
-  ExpertMatrices gate, up;         // [expert_hidden, hidden]
-  ExpertMatrices down;             // [hidden, expert_hidden]
-  std::vector<std::string> names;  // of the checkpoint's tensors that these are
+  ExpertMatrices gate, up;              // [expert_hidden, hidden]
+  ExpertMatrices down;                  // [hidden, expert_hidden]
+  std::vector<std::string> names;       // of the checkpoint's tensors that the matrices are
+  std::vector<std::string> bias_names;  // and that the biases are
 };
 
 // Nothing is copied but biases. Errors (input): a tensor is missing or has another shape than the

@@ -51,18 +51,31 @@ Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source,
                            .scale = quant::ScaleKind::f16};
 }
 
+int64_t pack_step(const kernels::Ops& ops) {
+  return ops.weight_row_block * std::max<int64_t>(1, 64 / ops.weight_row_block);
+}
+
+void pack_part(const quant::SourceTensor& source, const RowOrder& order,
+               const quant::WeightSpec& spec, int64_t rows, int64_t row0, const kernels::Ops& ops,
+               std::byte* data) {
+  auto decoded = gather(source, order, row0, std::min(pack_step(ops), rows - row0));
+  if (decoded.spec.dense() && !spec.dense())
+    decoded = quant::quantize_rows(decoded.dense.data(), decoded.rows, decoded.cols, spec.bits,
+                                   spec.group);
+  ops.pack_rows(data, rows, source.cols(), row0, decoded);
+}
+
 Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedFile& file,
                                 const RowOrder& order, const PackOptions& options,
                                 const kernels::Ops& ops, kernels::Device& device) {
   const auto spec = RK_TRY(packed_spec(source, options));
-  const bool quantize = !spec.dense() && RK_TRY(quant::spec_of(source)).dense();
   const int64_t rows = source.rows();
   const int64_t cols = source.cols();
   OwnedTensor out;
   out.buffer = RK_TRY(device.allocate(ops.weight_bytes(spec, rows, cols)));
   out.tensor = {.spec = spec, .rows = rows, .cols = cols, .data = out.buffer.data()};
 
-  const int64_t block = ops.weight_row_block * std::max<int64_t>(1, 64 / ops.weight_row_block);
+  const int64_t block = pack_step(ops);
   const size_t row_bytes = source.bytes / static_cast<size_t>(std::max<int64_t>(1, rows));
   // Reordered rows may come from anywhere in their head: read the matrix in one go.
   const int64_t slab =
@@ -72,12 +85,7 @@ Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedF
   for (int64_t begin = 0; begin < rows; begin += slab) {
     const int64_t end = std::min(rows, begin + slab);
     device.pool().parallel_for((end - begin + block - 1) / block, [&](int64_t task, int) {
-      const int64_t row0 = begin + task * block;
-      auto decoded = gather(source, order, row0, std::min(block, end - row0));
-      if (quantize)
-        decoded =
-            quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
-      ops.pack_rows(out.buffer.data(), rows, cols, row0, decoded);
+      pack_part(source, order, spec, rows, begin + task * block, ops, out.buffer.data());
     });
     // Of the whole file: a fault maps its neighbours too.
     file.drop(0, file.bytes().size());
@@ -85,19 +93,26 @@ Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedF
   return out;
 }
 
-Result<OwnedStack> pack_stack(std::span<const quant::SourceTensor> sources,
-                              std::span<const MappedFile> files, const RowOrder& order,
-                              const PackOptions& options, const kernels::Ops& ops,
-                              kernels::Device& device) {
+Result<StackShape> stack_shape(std::span<const quant::SourceTensor> sources, const RowOrder& order,
+                               const PackOptions& options) {
   const quant::SourceTensor& first = sources.front();
   const auto spec = RK_TRY(packed_spec(first, options));
-  const bool quantize = !spec.dense() && RK_TRY(quant::spec_of(first)).dense();
   for (const quant::SourceTensor& source : sources)
     if (const auto own = RK_TRY(packed_spec(source, options)); own != spec)
       return input_error("{}: {}, expected {} as {} has: experts of a layer share one type",
                          source.name, quant::describe(own), quant::describe(spec), first.name);
-  const int64_t rows = order.empty() ? first.rows() : static_cast<int64_t>(order.size());
-  const int64_t cols = first.cols();
+  return StackShape{spec, order.empty() ? first.rows() : static_cast<int64_t>(order.size()),
+                    first.cols()};
+}
+
+Result<OwnedStack> pack_stack(std::span<const quant::SourceTensor> sources,
+                              std::span<const MappedFile> files, const RowOrder& order,
+                              const PackOptions& options, const kernels::Ops& ops,
+                              kernels::Device& device) {
+  const StackShape shape = RK_TRY(stack_shape(sources, order, options));
+  const quant::WeightSpec& spec = shape.spec;
+  const int64_t rows = shape.rows, cols = shape.cols;
+  const quant::SourceTensor& first = sources.front();
   const auto count = static_cast<int64_t>(sources.size());
   const size_t stride = ops.weight_bytes(spec, rows, cols);
   OwnedStack out;
@@ -106,21 +121,16 @@ Result<OwnedStack> pack_stack(std::span<const quant::SourceTensor> sources,
                .count = count,
                .stride = stride};
 
-  const int64_t block = ops.weight_row_block * std::max<int64_t>(1, 64 / ops.weight_row_block);
+  const int64_t block = pack_step(ops);
   const int64_t blocks = (rows + block - 1) / block;  // of one matrix
   const auto row_bytes = static_cast<int64_t>(first.bytes) / std::max<int64_t>(1, first.rows());
   const int64_t slab = std::max<int64_t>(1, kSlabBytes / (row_bytes * block + 1));  // blocks
   for (int64_t begin = 0; begin < count * blocks; begin += slab) {
     const int64_t end = std::min(count * blocks, begin + slab);
     device.pool().parallel_for(end - begin, [&](int64_t task, int) {
-      const int64_t e = (begin + task) / blocks;
-      const int64_t row0 = (begin + task) % blocks * block;
-      auto decoded =
-          gather(sources[static_cast<size_t>(e)], order, row0, std::min(block, rows - row0));
-      if (quantize)
-        decoded =
-            quant::quantize_rows(decoded.dense.data(), decoded.rows, cols, spec.bits, spec.group);
-      ops.pack_rows(out.buffer.data() + static_cast<size_t>(e) * stride, rows, cols, row0, decoded);
+      const auto e = static_cast<size_t>((begin + task) / blocks);
+      pack_part(sources[e], order, spec, rows, (begin + task) % blocks * block, ops,
+                out.buffer.data() + e * stride);
     });
     for (int64_t e = begin / blocks; e <= (end - 1) / blocks; ++e) {
       const MappedFile& file = files[static_cast<size_t>(sources[static_cast<size_t>(e)].file)];

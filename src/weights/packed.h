@@ -1,6 +1,7 @@
 // Matrices and vectors in device memory, in the backend's layout.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct OwnedVector {
 struct PackOptions {
   int weight_bits = 0;  // quantize dense matrices while loading; 0: keep them dense
   int weight_group = 64;
+  // Packed experts are held in so many bytes at most; the others stay in the file. See ExpertCache.
+  size_t expert_memory = SIZE_MAX;
 };
 
 // Source row of each packed row (there may be fewer), or empty for the identity.
@@ -49,6 +52,20 @@ Result<quant::WeightSpec> packed_spec(const quant::SourceTensor& source,
 Result<OwnedTensor> pack_matrix(const quant::SourceTensor& source, const MappedFile& file,
                                 const RowOrder& order, const PackOptions& options,
                                 const kernels::Ops& ops, kernels::Device& device);
+
+// What the matrices of a stack have in common. Errors: as of pack_stack().
+struct StackShape {
+  quant::WeightSpec spec;
+  int64_t rows = 0, cols = 0;
+};
+Result<StackShape> stack_shape(std::span<const quant::SourceTensor> sources, const RowOrder& order,
+                               const PackOptions& options);
+
+// Packs rows [row0, row0 + pack_step()), or what is left of `rows`, of one matrix into its memory.
+int64_t pack_step(const kernels::Ops& ops);
+void pack_part(const quant::SourceTensor& source, const RowOrder& order,
+               const quant::WeightSpec& spec, int64_t rows, int64_t row0, const kernels::Ops& ops,
+               std::byte* data);
 
 // Repacks matrices of one shape and type into a stack, expert by expert; `files` are those of the
 // sources. As pack_matrix: source and packed form are never both in memory whole. Errors (input)

@@ -49,6 +49,8 @@ const Row kRows[] = {
     {kContext, "--ctx", Kind::whole, 0, kTokens},
     {"plan serve", "--parallel", Kind::whole, 1, 65536},
     {"plan run serve", "--prefix-cache-bytes", Kind::bytes, 0, 0, "-1 0"},
+    {kWeights, "--expert-memory", Kind::bytes, 0, 0, "auto all"},
+    {"inspect", "--expert-memory", Kind::bytes, 0, 0, "auto all"},
     {kWeights, "--weight-bits", Kind::whole, 0, 8},
     {kWeights, "--weight-group", Kind::whole, 32, 128},
     {kEngine, "--threads", Kind::whole, 1, 1024},

@@ -204,7 +204,9 @@ def test_a_decode_step_reads_the_active_experts(name, tiny):
     assert totals["weights_bytes"] - totals["weights_active_bytes"] == (count - used) * one
     inspected = ok_json("inspect", model)["experts"]
     assert inspected == {"count": count, "used": used, "weights_bytes": totals["weights_bytes"],
-                         "active_bytes": totals["weights_active_bytes"]}
+                         "active_bytes": totals["weights_active_bytes"],
+                         "expert_bytes": count * one, "memory_bytes": count * one}
+    assert totals["expert_bytes"] == totals["expert_memory_bytes"] == count * one
     log = run("run", model, "-v", "--raw", "-p", "a", "-n", 1).stderr.decode()
     assert f"loaded: {totals['weights_bytes']} " in log
     assert f"{used} of {count} experts a layer" in ok("bench", model, "-p", 8, "-n", 1, "-d", 0,

@@ -43,10 +43,10 @@ class Server:
         return json.loads(self.get("/kv")[1])
 
     def metrics(self):
-        """Values of the metrics without labels."""
+        """{name{labels}: value}"""
         lines = self.get("/metrics")[1].decode().splitlines()
-        return {name: float(value) for name, _, value in (line.partition(" ") for line in lines)
-                if not name.startswith("#") and "{" not in name}
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)
+                if not name.startswith("#")}
 
     def rss(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
@@ -134,11 +134,11 @@ async def at_once(port, bodies):
     return await asyncio.gather(*(exchange(port, "POST", "/v1/completions", b) for b in bodies))
 
 
-def same_together_as_alone(model, flags, bodies, parallel):
+def same_together_as_alone(model, flags, bodies, parallel, together_flags=()):
     with Server(model, *flags, "--parallel", 1, "--prefix-cache-bytes", 0, "--max-queue", 0) as alone:
         expected = [text_of(asyncio.run(exchange(alone.port, "POST", "/v1/completions", b)))
                     for b in bodies]
-    with Server(model, *flags, "--parallel", parallel, "--max-queue", len(bodies)) as together:
+    with Server(model, *flags, *together_flags, "--parallel", parallel, "--max-queue", len(bodies)) as together:
         for _ in range(2):  # the second time from the prefix cache
             found = [text_of(a) for a in asyncio.run(at_once(together.port, bodies))]
             for i, (a, b) in enumerate(zip(found, expected)):

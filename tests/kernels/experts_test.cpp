@@ -271,6 +271,43 @@ TEST_F(GroupedTest, PlacesDoNotDependOnEachOtherOrOnThreads) {
     }
 }
 
+// Of four matrices two are there, in places of their own; and groups from the middle on.
+TEST_F(GroupedTest, MatricesMayLieInSlots) {
+  constexpr int64_t kCols = 256, kOutputs = 48;
+  const WeightSpec spec{WeightKind::affine, 4, 32, 0, ScaleKind::two_level};
+  const Stack w(ops, spec, 4, kOutputs, kCols, random);
+  std::vector<std::byte> bytes(2 * w.packed.stride + 4096);
+  const std::vector<int32_t> slot = {-1, 1, -1, 0}, begin = {0, 0, 5, 5, 9}, fine = {0, 5, 0, 2};
+  for (const int e : {1, 3})
+    std::copy_n(w.matrices[size_t(e)].bytes.data(), w.packed.stride,
+                bytes.data() + size_t(slot[size_t(e)]) * w.packed.stride);
+  const auto x = normals(9 * kCols, random);
+  for (const auto& kernel : ops.grouped_linear) {
+    SCOPED_TRACE(kernel.name);
+    const auto product = [&](PackedStack stack, int first) {
+      if (stack.slot != nullptr) stack.slot += first;
+      std::vector<float> y(9 * kOutputs, 0.0f);
+      const GroupedOutput out{&stack, nullptr, y.data(), kOutputs};
+      kernel.run({.x = x.data(),
+                  .x_stride = kCols,
+                  .places = 9,
+                  .groups = 4 - first,
+                  .begin = begin.data() + first,
+                  .fine = fine.data() + first,
+                  .outputs = &out,
+                  .n_outputs = 1},
+                 exec2);
+      return y;
+    };
+    const auto all = product(w.packed, 0);
+    const PackedStack slots{{spec, kOutputs, kCols, bytes.data()}, 4, w.packed.stride, slot.data()};
+    EXPECT_EQ(product(slots, 0), all);
+    auto last = all;  // of the last matrix alone
+    std::fill_n(last.begin(), 5 * kOutputs, 0.0f);
+    EXPECT_EQ(product(slots, 2), last);
+  }
+}
+
 // Experts without rows lie in pages that cannot be read.
 TEST_F(GroupedTest, ReadsNoOtherMatrices) {
   const WeightSpec spec{WeightKind::symmetric, 4, 32, 8, ScaleKind::f16};

@@ -18,13 +18,14 @@ inline CacheFlags two_sequences(const char* codec) {
   return flags;
 }
 
-// `open` gives the checkpoint; windows of at most 40 tokens wrap.
+// `open` gives the checkpoint; windows of at most 40 tokens wrap. `pack` is of the batch's model.
 template <typename Open>
-void expect_ragged_batch_equals_single_runs(const Open& open) {
+void expect_ragged_batch_equals_single_runs(const Open& open,
+                                            const weights::PackOptions& pack = {}) {
   for (const char* codec : {"f16", "8", "4"}) {
     std::mt19937 random(5);
     const Tokens a = random_tokens(5 + 60, random), b = random_tokens(117 + 60, random);
-    Runner batch(open(), two_sequences(codec), 2), single(open(), two_sequences(codec));
+    Runner batch(open(), two_sequences(codec), 2, pack), single(open(), two_sequences(codec));
     const auto first = batch.store().open().value(), second = batch.store().open().value();
     Logits of_a = batch.feed(first, std::span(a).first(5), 128);
     Logits of_b = batch.feed(second, std::span(b).first(117), 128);

@@ -19,20 +19,23 @@ class Runner {
  public:
   Runner(const TinyModel& tiny, const CacheFlags& flags, int threads = 1)
       : Runner(tiny.open(), flags, threads) {}
-  Runner(checkpoint::Checkpoint checkpoint, const CacheFlags& flags, int threads = 1)
+  Runner(checkpoint::Checkpoint checkpoint, const CacheFlags& flags, int threads = 1,
+         const weights::PackOptions& pack = {})
       : checkpoint_(std::move(checkpoint)),
         device_(kernels::make_cpu_device(threads)),
         ops_(kernels::cpu_backend()),
         exec_(*device_) {
     auto plan = kv::make_plan(checkpoint_.config, flags, ops_).value();
     RK_CHECK(plan.runnable(), "{}", kv::format_plan(plan));
-    models::ModelOptions options{.max_rows = std::max<int64_t>(plan.chunk, 2 * plan.parallel)};
+    models::ModelOptions options{.max_rows = std::max<int64_t>(plan.chunk, 2 * plan.parallel),
+                                 .pack = pack};
     model_ = models::load_model(checkpoint_, options, ops_, *device_).value();
     store_ = kv::Store::create(plan, *device_, ops_).value();
   }
 
   kv::Store& store() { return *store_; }
-  const kernels::Ops& ops() const { return ops_; }
+  kernels::Ops& ops() { return ops_; }
+  models::Model& model() { return *model_; }
   kernels::Exec& exec() { return exec_; }
 
   struct Row {
@@ -66,6 +69,7 @@ class Runner {
   void commit(kv::SequenceId sequence, int64_t rows) {
     store_->commit(sequence, rows, exec_).value();
   }
+  void abort(kv::SequenceId sequence) { store_->abort_step(sequence); }
   // Appends and keeps all, in steps of at most `chunk` rows.
   Logits feed(kv::SequenceId sequence, std::span<const int32_t> tokens, size_t chunk) {
     Logits all;

@@ -43,6 +43,12 @@ struct Metrics::State {
   Family<Counter>& preemptions =
       counter("preemptions_total", "Requests that gave their place in the cache to older ones.");
   Family<Counter>& steps = counter("engine_steps_total", "Forward passes.");
+  Family<Counter>& experts =
+      counter("experts_total", "Experts that steps chose, by where they were: memory, file.");
+  Family<Counter>& expert_bytes =
+      counter("expert_bytes_loaded_total", "Bytes of experts packed from the file.");
+  Family<Gauge>& expert_memory =
+      gauge("expert_memory_bytes", "Memory of packed experts, at most, where not all are held.");
   Family<Gauge>& running = gauge("requests_running", "Requests in the cache.");
   Family<Gauge>& waiting = gauge("requests_waiting", "Requests that wait for a place.");
   Family<Gauge>& healthy = gauge("healthy", "1 when a request sent now would be served.");
@@ -133,6 +139,12 @@ std::string Metrics::text(const engine::Snapshot* snapshot, const kv::KvPlan* pl
     State::follow(s.preemptions.Add({}), serving.preemptions);
     State::follow(s.steps.Add({}), serving.steps);
     s.follow_batches(*snapshot);
+    if (const auto& experts = snapshot->experts) {
+      State::follow(s.experts.Add({{"from", "memory"}}), experts->hits);
+      State::follow(s.experts.Add({{"from", "file"}}), experts->loads);
+      State::follow(s.expert_bytes.Add({}), experts->loaded_bytes);
+      s.expert_memory.Add({}).Set(static_cast<double>(experts->memory_bytes));
+    }
     s.bytes.Add({}).Set(static_cast<double>(snapshot->bytes_used));
     for (size_t i = 0; i < snapshot->groups.size(); ++i) {
       const kv::GroupPlan& group = plan->groups[i];

@@ -20,14 +20,16 @@ struct PackedTensor {
   const std::byte* data = nullptr;
 };
 
-// Matrices of one shape and format, one after the other: matrix e begins at data + e * stride
-// bytes.
+// Matrices of one shape and format: matrix e begins at data + e * stride bytes, or where only some
+// are in memory at data + slot[e] * stride. Of one that is not there slot[e] < 0.
 struct PackedStack {
   PackedTensor first;  // [n, k]
   int64_t count = 0;
   size_t stride = 0;
+  const int32_t* slot = nullptr;  // [count], or null: each in its own place
   PackedTensor at(int64_t e) const {
-    return {first.spec, first.rows, first.cols, first.data + static_cast<size_t>(e) * stride};
+    const int64_t place = slot != nullptr ? slot[e] : e;
+    return {first.spec, first.rows, first.cols, first.data + static_cast<size_t>(place) * stride};
   }
 };
 

@@ -121,6 +121,14 @@ class Decoder : public Model {
   // x = RMSNorm(x) * weight over all heads, in place; x [rows, weight.size]. Nothing without
   // weights.
   void norm_whole(float* x, const weights::OwnedVector& weight, Step& step);
+  // Experts [first, end) and their places. (blocks/experts.cpp)
+  struct ExpertRange {
+    int first = 0, end = 0;
+    int64_t place0 = 0, places = 0;
+  };
+  void expert_products(const weights::ExpertWeights& w, const float* in, int64_t rows, Step& step);
+  void expert_products_of(const weights::ExpertWeights& w, const float* in, int64_t rows,
+                          const ExpertRange& range, Step& step);
   // The factors of the queries of a step by position, into a_.query_scale.
   void fill_query_scale(const Batch& batch, kernels::Device& device);
   kernels::HeadTransform transform(const HeadScale& scale, int index) const;
@@ -136,6 +144,7 @@ class Decoder : public Model {
   KeyStatistics* statistics_ = nullptr;
   InputStatistics* inputs_ = nullptr;
   std::function<void()> heartbeat_;
+  std::vector<int32_t> begin_;  // [experts + 1] of the last routing, on the host
 };
 
 }  // namespace ringkeep::models
