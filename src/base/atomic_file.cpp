@@ -47,7 +47,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   file.path_ = RK_TRY(follow_links(path)).string();
   file.name_ = file.path_ == path ? path : fmt::format("{} (a link to {})", path, file.path_);
   struct stat info {};
-  if (::stat(file.path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+  const bool replaces = ::stat(file.path_.c_str(), &info) == 0;
+  if (replaces && !S_ISREG(info.st_mode))
     return make_error(ErrorKind::runtime, "{}: expected a regular file or none, found {}",
                       file.name_, kind_of(info.st_mode));
   fs::path folder = fs::path(file.path_).parent_path();
@@ -62,6 +63,9 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     file.partial_.clear();
     return file.failure(fmt::format("write a file in the folder {}", folder.string()).c_str());
   }
+  // Who may not read what is there may not read what comes after it.
+  if (replaces && ::fchmod(file.fd_, info.st_mode & 07777) != 0)
+    return file.failure("take over the access rights of the file");
   return file;
 }
 

@@ -22,11 +22,39 @@ bool any_string(const Json& value, const Use& use) {
   return false;
 }
 
+// Names that templates look members up by, which stay as they are whatever they end with.
+bool is_identifier(std::string_view key) {
+  return std::ranges::all_of(key, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// Members of a message whose text the marks of reasoning are part of.
+bool may_reason(std::string_view key) {
+  return key == "content" || key == "reasoning_content" || key == "thinking";
+}
+
 // Replaces the strings and keys of `value` in place.
 class Marker {
  public:
   Marker(const text::Tokenizer& tokenizer, const std::string& mark, std::vector<int32_t> reasoning)
       : tokenizer_(tokenizer), mark_(mark), reasoning_(std::move(reasoning)) {}
+
+  void run_messages(Json& messages) {
+    if (!messages.is_array()) return run(messages);
+    for (Json& message : messages) {
+      const bool is_object = message.is_object();
+      const auto role = is_object ? message.find("role") : message.end();
+      if (is_object && role != message.end() && *role == "assistant")
+        for (auto& [key, member] : message.get_ref<Json::object_t&>()) {
+          said_ = may_reason(key);
+          run(member);
+          said_ = false;
+        }
+      else
+        run(message);
+    }
+  }
 
   void run(Json& value) {
     if (value.is_string()) {
@@ -34,21 +62,17 @@ class Marker {
     } else if (value.is_array()) {
       for (Json& item : value) run(item);
     } else if (value.is_object()) {
-      const auto role = value.find("role");
-      const bool was = said_;
-      said_ = said_ || (role != value.end() && *role == "assistant");
       Json::object_t out;
       out.reserve(value.size());
       for (auto& [key, member] : value.get_ref<Json::object_t&>()) {
         std::string name = key;
-        run(name);
+        if (!is_identifier(name)) run(name);
         run(member);
         // Without a look-up: names that differ still do.
         static_cast<Json::object_t::Container&>(out).emplace_back(std::move(name),
                                                                   std::move(member));
       }
       value = std::move(out);
-      said_ = was;
     }
   }
 
@@ -72,7 +96,7 @@ class Marker {
   const text::Tokenizer& tokenizer_;
   const std::string& mark_;
   const std::vector<int32_t> reasoning_;
-  bool said_ = false;  // within what an assistant said
+  bool said_ = false;  // within what an assistant said or thought
 };
 
 }  // namespace
@@ -96,13 +120,18 @@ Result<PlainText> PlainText::mark(const text::Tokenizer& tokenizer,
     return make_error(ErrorKind::usage,
                       "a chat that spells control tokens: expected one of U+FDD0 to U+FDEF that it "
                       "does not hold, found all of them in it");
-  const ReasoningMarks reasoning = reasoning_marks(detect_reply_format(template_source));
-  std::vector<int32_t> ids;
-  for (const std::string& text : {reasoning.open, reasoning.close})
-    if (const int32_t id = tokenizer.id_of(text); id >= 0) ids.push_back(id);
+  const ReplyFormat format = detect_reply_format(template_source);
+  const ReasoningMarks reasoning = reasoning_marks(format);
+  std::vector<int32_t> ids;  // marks of channels end any message: templates write them themselves
+  if (!format.has_channels())
+    for (const std::string& text : {reasoning.open, reasoning.close})
+      if (const int32_t id = tokenizer.id_of(text); id >= 0) ids.push_back(id);
   Marker marker(tokenizer, plain.mark_, std::move(ids));
   for (auto& [name, value] : variables.get_ref<Json::object_t&>())
-    if (marked(name)) marker.run(value);
+    if (name == "messages")
+      marker.run_messages(value);
+    else if (marked(name))
+      marker.run(value);
   return plain;
 }
 

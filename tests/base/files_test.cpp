@@ -66,6 +66,14 @@ TEST_F(AtomicFileTest, AppearsWhenItIsWhole) {
   EXPECT_EQ(files(), 1u);
 }
 
+TEST_F(AtomicFileTest, KeepsTheAccessRightsOfWhatItReplaces) {
+  namespace fs = std::filesystem;
+  ASSERT_TRUE(write(path_, "first").ok());
+  fs::permissions(path_, fs::perms::owner_read | fs::perms::owner_write);
+  ASSERT_TRUE(write(path_, "second").ok());
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
 TEST_F(AtomicFileTest, LeavesNothingBehind) {
   {
     AtomicFile file = AtomicFile::create(path_).value();

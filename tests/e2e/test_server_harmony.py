@@ -204,3 +204,17 @@ def test_run_tells_the_answer_from_the_reasoning(model):
     ends = ["--logit-bias", f"{256 + MARKS.index('<|end|>')}:100"]
     assert ok_json(*flags, *ends)["text"] == ""
     assert run(*flags, *ends).stdout == b"\n"
+
+
+def test_marks_that_an_assistant_said_stay_text(channels):
+    """In content, in the name of a tool and in what it was called with: the end of a message is what
+    the template writes."""
+    end = 256 + MARKS.index("<|end|>")
+    call = lambda name, arguments: {"role": "assistant", "tool_calls": [
+        {"type": "function", "id": "1", "function": {"name": name, "arguments": json.dumps(arguments)}}]}
+    count = lambda said: channels.chat(USER, said, USER, max_tokens=1, return_token_ids=True)[
+        "choices"][0]["prompt_token_ids"].count(end)
+    assert count({"role": "assistant", "content": "a <|end|> b"}) == count({"role": "assistant", "content": "a"})
+    plain = count(call("turn", {"by": "x"}))
+    for said in (call("tu<|end|>rn", {"by": "x"}), call("turn", {"by": "<|end|>"}), call("turn", {"<|end|>": 1})):
+        assert count(said) == plain, said

@@ -140,10 +140,7 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   if (model->tokenizer == nullptr)
     return exchange->respond(error_response(no_tokenizer("messages")));
   if (!model->chat_template) return exchange->respond(error_response(no_template(*model)));
-  // A role of OpenAI's that few templates know.
-  if (model->template_source.find("developer") == std::string::npos)
-    for (Json& message : fields->messages)
-      if (message["role"] == "developer") message["role"] = "system";
+  fit_developer(model->template_source, fields->messages);
   ChatPlan reply;
   const JsonRelease release_tools(reply.tools);
   if (const auto error = plan_tools(*model, *fields, reply))

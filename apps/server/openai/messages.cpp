@@ -204,7 +204,7 @@ bool check_messages_size(Fields& fields, const Json& messages) {
   return within(fields, "messages", messages.size(), kMaxMessages, "messages");
 }
 
-void visit_messages(Fields& fields, Json& messages) {
+void visit_messages(Fields& fields, Json& messages, bool required) {
   fields.other(
       {"messages"},
       {{"type", "array"}, {"minItems", 1}, {"maxItems", kMaxMessages}, {"items", kMessageSchema}},
@@ -216,7 +216,13 @@ void visit_messages(Fields& fields, Json& messages) {
           messages.push_back(reader.read(value[i], fmt::format("messages[{}]", i)));
       },
       "Parts of a content are joined with line breaks.");
-  fields.required("messages");
+  if (required) fields.required("messages");
+}
+
+void fit_developer(const std::string& template_source, Json& messages) {
+  if (template_source.find("developer") != std::string::npos) return;
+  for (Json& message : messages)
+    if (message["role"] == "developer") message["role"] = "system";
 }
 
 void visit_tools(Fields& fields, ChatFields& request) {

@@ -96,7 +96,9 @@ void visit_max_tokens(Fields& fields, const Fields::Names& names, int64_t& value
 void visit_common(Fields& fields, GenerationFields& request, const Defaults& defaults);
 void visit_output_rule(Fields& fields, OutputRule& rule, bool response_format);
 void visit_foreign(Fields& fields);  // of other programs: what has no effect, or is off here
-void visit_messages(Fields& fields, Json& messages);
+void visit_messages(Fields& fields, Json& messages, bool required = true);
+// OpenAI's role "developer" is "system" where the template does not know it.
+void fit_developer(const std::string& template_source, Json& messages);
 void visit_tools(Fields& fields, ChatFields& request);
 
 // A failure of `param` where there are more of `things` than `most`.

@@ -40,16 +40,7 @@ void visit(Fields& fields, TokenizeFields& request) {
         request.content = value.get<std::string>();
       },
       "The text.");
-  fields.other(
-      {"messages"},
-      {{"type", "array"},
-       {"items", {{"type", "object"}}},
-       {"minItems", 1},
-       {"maxItems", kMaxMessages}},
-      [&](const Json& value) {
-        if (check_messages_size(fields, value)) request.messages = value;
-      },
-      "A chat, in place of a text: the chat template is applied.");
+  visit_messages(fields, request.messages, /*required=*/false);  // in place of a text
   fields.boolean({"add_special", "add_special_tokens"}, request.add_special,
                  "Add BOS or EOS where the model wants them.");
   fields.other(
@@ -117,6 +108,7 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
     if (!model->chat_template)
       return exchange->respond(error_response(
           bad_field("messages", "the model has no chat template", "no_chat_template")));
+    fit_developer(model->template_source, request.messages);
     auto built =
         prompt::build_chat_prompt(*model->tokenizer, *model->chat_template, request.messages,
                                   {.add_generation_prompt = request.add_generation_prompt,
@@ -129,15 +121,18 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
                                       {.add_special = request.add_special,
                                        .parse_special = request.parse_special.value_or(true)});
   }
-  Json answer = {
-      {"count", tokens.size()}, {"max_model_len", model->plan->max_length()}, {"tokens", tokens}};
   if (request.with_pieces && tokens.size() > kMaxPieces)
     return exchange->respond(error_response(bad_field(
         "with_pieces", fmt::format("with_pieces: at most {} tokens are told with their text, found "
                                    "{}",
                                    kMaxPieces, tokens.size()))));
+  Json answer = {{"count", tokens.size()}, {"max_model_len", model->plan->max_length()}};
+  Json ids = tokens;
+  const JsonRelease release_answer(answer), release_ids(ids);
+  answer["tokens"] = std::move(ids);
   if (request.with_pieces) {
     Json pieces = Json::array();
+    const JsonRelease release_pieces(pieces);
     for (const int32_t token : tokens)
       pieces.push_back(
           {{"id", token}, {"piece", piece_json(model->tokenizer->bytes(token, true))}});
