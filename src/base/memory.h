@@ -11,4 +11,9 @@ namespace ringkeep {
 // and what is left to its address space (ulimit -v). Nothing when none of them is known.
 std::optional<size_t> available_memory();
 
+// Gives memory that was freed back to the system, where the C library keeps it for later. Worth its
+// time after something large was taken apart, before something larger that does not come from
+// there.
+void return_freed_memory();
+
 }  // namespace ringkeep

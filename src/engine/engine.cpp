@@ -72,6 +72,7 @@ Result<std::unique_ptr<Engine>> Engine::load(checkpoint::Checkpoint checkpoint,
                                      .pack = {options.weight_bits, options.weight_group}};
   model_options.pack.expert_memory =
       RK_TRY(expert_memory_of(s.checkpoint, options, plan, adapters, ops));
+  return_freed_memory();  // of metadata and the tokenizer's making
   s.model = RK_TRY(models::load_model(s.checkpoint, model_options, ops, device));
   RK_TRY(s.load_adapters(adapters));
   RK_TRY(s.install(options.cache, plan));

@@ -17,11 +17,14 @@ AddedTokens::AddedTokens(std::vector<std::pair<std::string_view, int32_t>> token
   first_[256] = static_cast<uint32_t>(at);
 }
 
-bool AddedTokens::continues(std::string_view text) const {
-  const auto after =
+bool AddedTokens::continues(std::string_view text,
+                            const std::function<bool(int32_t)>& accept) const {
+  auto at =
       std::upper_bound(tokens_.begin(), tokens_.end(), text,
                        [](std::string_view key, const auto& token) { return key < token.first; });
-  return after != tokens_.end() && after->first.starts_with(text);
+  for (; at != tokens_.end() && at->first.starts_with(text); ++at)
+    if (accept(at->second)) return true;
+  return false;
 }
 
 std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_t from,

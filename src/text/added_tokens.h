@@ -25,8 +25,9 @@ class AddedTokens {
   using Accept = std::function<bool(const Match&)>;
   // The first match at or after `from`, of those that `accept` takes.
   std::optional<Match> find(std::string_view text, size_t from, const Accept& accept = {}) const;
-  // Whether one of the strings begins with `text` and goes on after it.
-  bool continues(std::string_view text) const;
+  // Whether one of the strings begins with `text` and goes on after it, of those whose id `accept`
+  // takes.
+  bool continues(std::string_view text, const std::function<bool(int32_t)>& accept) const;
   size_t longest() const { return longest_; }  // bytes
 
  private:

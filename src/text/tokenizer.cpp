@@ -16,15 +16,15 @@ constexpr size_t kMaxText = size_t{1} << 30;  // bytes; symbols are counted in 3
 
 bool is_special(TokenType type) { return type == TokenType::control || type == TokenType::unknown; }
 
-AddedTokens collect(const Vocabulary& vocabulary, bool with_user_defined, bool with_special) {
+AddedTokens collect(const Vocabulary& vocabulary, bool with_special) {
+  const auto wanted = [&](TokenType type) {
+    return type == TokenType::user_defined || (with_special && is_special(type));
+  };
   std::vector<std::pair<std::string_view, int32_t>> tokens;
-  for (size_t i = 0; i < vocabulary.pieces.size(); ++i) {
-    const TokenType type = vocabulary.data.types[i];
-    if ((with_user_defined && type == TokenType::user_defined) ||
-        (with_special && is_special(type))) {
+  tokens.reserve(static_cast<size_t>(std::ranges::count_if(vocabulary.data.types, wanted)));
+  for (size_t i = 0; i < vocabulary.pieces.size(); ++i)
+    if (wanted(vocabulary.data.types[i]))
       tokens.emplace_back(vocabulary.pieces[i], static_cast<int32_t>(i));
-    }
-  }
   return AddedTokens(std::move(tokens));
 }
 
@@ -45,7 +45,6 @@ struct Tokenizer::State {
   std::unique_ptr<Vocabulary> vocabulary;
   AddedTokens user_defined;  // matched in every text
   AddedTokens all;           // and control tokens, where specials are parsed
-  AddedTokens control;       // those alone
   std::unique_ptr<Encoder> encoder;
   std::vector<bool> ends_generation;  // [vocab]
 };
@@ -61,13 +60,12 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerData data) {
   decltype(vocabulary->data.merges)().swap(vocabulary->data.merges);  // the encoder has them
   std::vector<bool> ends(vocabulary->pieces.size());
   for (const int32_t id : vocabulary->data.end_of_generation) ends[id] = true;
-  AddedTokens user_defined = collect(*vocabulary, true, false);
-  AddedTokens all = collect(*vocabulary, true, true);
-  AddedTokens control = collect(*vocabulary, false, true);
+  AddedTokens user_defined = collect(*vocabulary, false);
+  AddedTokens all = collect(*vocabulary, true);
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
   tokenizer->state_ =
       std::make_unique<State>(State{std::move(vocabulary), std::move(user_defined), std::move(all),
-                                    std::move(control), std::move(encoder), std::move(ends)});
+                                    std::move(encoder), std::move(ends)});
   return tokenizer;
 }
 
@@ -102,24 +100,25 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 
 std::vector<size_t> Tokenizer::control_marks(std::string_view text,
                                              std::span<const int32_t> except) const {
-  const AddedTokens& control = state_->control;
+  const AddedTokens& all = state_->all;
+  const auto is_control = [&](int32_t id) { return is_special(state_->vocabulary->type(id)); };
   const auto accept = [&](const AddedTokens::Match& match) {
-    return std::ranges::count(except, match.id) == 0;
+    return is_control(match.id) && std::ranges::count(except, match.id) == 0;
   };
   const auto character = [&](size_t at) { return utf8_step(text.substr(at)).size; };
   std::vector<size_t> marks;
   // The second character of each, so that nothing changes where the text begins.
   for (size_t at = 0; at < text.size();) {
-    const auto match = control.find(text, at, accept);
+    const auto match = all.find(text, at, accept);
     if (!match) break;
     const size_t first = character(match->begin);
     marks.push_back(match->begin + (first < match->size ? first : 0));
     at = match->begin + 1;  // others may begin within it
   }
   // What the end of the text begins.
-  const size_t tail = text.size() - std::min(text.size(), control.longest());
+  const size_t tail = text.size() - std::min(text.size(), all.longest());
   for (size_t at = tail; at < text.size(); ++at) {
-    if (!control.continues(text.substr(at))) continue;
+    if (!all.continues(text.substr(at), is_control)) continue;
     size_t last = text.size() - 1;
     while (last > at && (static_cast<uint8_t>(text[last]) & 0xC0) == 0x80) --last;
     marks.push_back(last);
