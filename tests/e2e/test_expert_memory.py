@@ -74,8 +74,7 @@ def test_experts_from_the_file_in_a_batch(name, source, tiny):
     _, metrics = same_together_as_alone(model, ["--kv-bits", "4", "--ctx", 256], bodies, parallel=8,
                                         together_flags=["--expert-memory", 7 * one])
     assert metrics["ringkeep_prefix_hits_total"] > 0
-    loads, hits = (metrics[f'ringkeep_experts_total{{from="{place}"}}'] for place in ("file", "memory"))
-    assert loads > 0 and hits >= 0
+    loads = metrics['ringkeep_experts_total{from="file"}']
     assert 0 < metrics["ringkeep_expert_bytes_loaded_total"] <= loads * one
     assert metrics["ringkeep_expert_memory_bytes"] == 7 * one
 

@@ -524,15 +524,6 @@ def test_too_long_a_prompt(server):
     assert error["param"] == "messages"
 
 
-def test_the_context_ends(server):
-    """The reply ends with it; other requests go on (case 2.3)."""
-    for most in (400, -1):
-        reply = server.complete("x" * 2000, max_tokens=most, ignore_eos=True)
-        assert reply["choices"][0]["finish_reason"] == "length"
-        assert reply["usage"]["total_tokens"] == 2048
-    server.complete("alive", max_tokens=1)
-
-
 @pytest.mark.parametrize("text", [
     "", "{", "nonsense", "[]", "5", '"x"', "null", '{"prompt": "x", "temperature": NaN}',
     '{"prompt": "x", "temperature": Infinity}', '{"prompt": "x", "temperature": -Infinity}',

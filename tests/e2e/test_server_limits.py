@@ -150,3 +150,12 @@ def test_a_body_that_memory_does_not_hold(chat_model, name):
             server.complete("x", max_tokens=1)  # gets its reserve back
         assert server.complete("x", max_tokens=1)["usage"]["completion_tokens"] == 1
         server.wait_idle()
+
+
+def test_the_context_ends(server):
+    """The reply ends with it; other requests go on (case 2.3)."""
+    for most in (400, -1):
+        reply = server.complete("x" * 2000, max_tokens=most, ignore_eos=True)
+        assert reply["choices"][0]["finish_reason"] == "length"
+        assert reply["usage"]["total_tokens"] == 2048
+    server.complete("alive", max_tokens=1)
