@@ -35,6 +35,20 @@ int flushed(int code) {
   return report(make_error(ErrorKind::runtime, "cannot write the result to standard output"));
 }
 
+// An empty name of a file is a variable that was not set, not a wish to do without.
+void refuse_empty_names(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_type_name().starts_with("FILE"))
+      option->check(
+          [](const std::string& name) {
+            return name.empty() ? std::string("expected the name of a file, found nothing")
+                                : std::string();
+          },
+          "");
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
+    refuse_empty_names(*command);
+}
+
 // What was wrong with a command line, in the words of whoever wrote it.
 int report_usage(CLI::App& app, const std::vector<std::string>& arguments, const char* problem) {
   const bool names_command = !arguments.empty() && !arguments.front().starts_with('-');
@@ -80,6 +94,7 @@ int run(int argc, char** argv) {
                                          add_bench(app),     add_eval(app),    add_logits(app),
                                          add_calibrate(app), add_convert(app), add_tokenize(app),
                                          add_inspect(app),   add_cache(app)};
+  refuse_empty_names(app);
   // llama-server's spelling: an option of one dash and two letters, which the library has not.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments)

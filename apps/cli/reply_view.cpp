@@ -11,11 +11,16 @@ ReplyView::ReplyView(const text::ChatTemplate* chat_template, const std::string&
   if (chat_template == nullptr) return;
   const prompt::ReplyFormat format = prompt::detect_reply_format(chat_template->source());
   if (!format.has_channels()) return;
+  std::vector<std::string> marks;
+  for (std::string& mark : prompt::reply_marks(format, /*tools=*/false))
+    if (const int32_t id = tokenizer.id_of(mark); id >= 0 && tokenizer.is_control(id))
+      marks.push_back(std::move(mark));
+  for (const std::string& text : prompt::reply_stop_strings(format, /*tools=*/false))
+    request.stop.push_back(prompt::as_written(text, marks));
+  if (!marks.empty()) request.control = engine::ControlText::marked;
   parser_.emplace(
-      format, prompt::ReplyOptions{.in_reasoning = prompt::prompt_opens_reasoning(format, prompt)});
-  request.show_control = true;
-  for (std::string& text : prompt::reply_stop_strings(format, /*tools=*/false))
-    request.stop.push_back(std::move(text));
+      format, prompt::ReplyOptions{.in_reasoning = prompt::prompt_opens_reasoning(format, prompt),
+                                   .control_marks = std::move(marks)});
   for (const std::string& mark : prompt::reply_stop_tokens(format))
     if (const int32_t id = tokenizer.id_of(mark); id >= 0 && !request.ignore_eos)
       request.stop_tokens.push_back(id);

@@ -50,6 +50,10 @@ struct EngineOptions {
   int adapter = -1;  // -1: none
 };
 
+// Control tokens in a reply's text: nothing, as they are spelled, or that between two bytes which
+// no text has (text::marked_control).
+enum class ControlText { hidden, spelled, marked };
+
 struct Request {
   std::vector<int32_t> tokens;  // the prompt, BOS included where the model wants one
   SamplingParams sampling;
@@ -57,7 +61,7 @@ struct Request {
   std::vector<std::string> stop;     // stop strings
   std::vector<int32_t> stop_tokens;  // further ids that end the reply and are not shown
   bool ignore_eos = false;           // a constraint's end of generation ends the reply nevertheless
-  bool show_control = false;         // control tokens appear in the text, as they are spelled
+  ControlText control = ControlText::hidden;
   int top_logprobs = -1;
   // Log-probabilities of the prompt's tokens and of so many others in their place; < 0: none. The
   // whole prompt is run for them, whatever is known of it.
@@ -93,6 +97,7 @@ struct Event {
   // With the first event, when asked for: of the prompt's tokens after the first.
   std::optional<std::vector<Sampled>> prompt_logprobs;
   FinishReason finish = FinishReason::none;
+  std::optional<size_t> stop;  // of Request::stop, the one that ended the reply
   std::optional<Error> error;  // this request failed; others go on
 };
 

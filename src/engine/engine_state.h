@@ -86,6 +86,7 @@ struct Engine::State final : Seats {
   Status forward(std::span<const Part> parts);
   void sample(std::span<const std::pair<Generation*, int64_t>> rows, std::vector<Event>& events);
   Event accept(Generation& generation, Result<Sampled> sampled);
+  std::string text_of(Generation& generation, int32_t token) const;  // what becomes certain with it
   // Log-probabilities of the prompt's tokens that follow rows [row, row + rows) of the step, which
   // are the generation's last in the cache.
   Status score_prompt(Generation& generation, int64_t row, int64_t rows);

@@ -323,6 +323,14 @@ void Engine::State::sample(std::span<const std::pair<Generation*, int64_t>> rows
   }
 }
 
+std::string Engine::State::text_of(Generation& g, int32_t token) const {
+  const ControlText control = g.request.control;
+  const std::string bytes = tokenizer->bytes(token, control != ControlText::hidden);
+  return control == ControlText::marked && !bytes.empty() && tokenizer->is_control(token)
+             ? g.decoder.push_control(bytes)
+             : g.decoder.push(bytes);
+}
+
 // The next token: what the reader may see of it, and whether the reply ends.
 Event Engine::State::accept(Generation& g, Result<Sampled> sampled) {
   Event event{.id = g.id};
@@ -355,14 +363,14 @@ Event Engine::State::accept(Generation& g, Result<Sampled> sampled) {
   if (ends) {
     event.finish = FinishReason::stop;
   } else {
-    if (tokenizer != nullptr)
-      event.text = g.decoder.push(tokenizer->bytes(token, g.request.show_control));
+    if (tokenizer != nullptr) event.text = text_of(g, token);
     if (g.decoder.stopped() || (constraint != nullptr && constraint->complete()))
       event.finish = FinishReason::stop;
     else if (g.ticket.known >= g.ticket.limit)
       event.finish = FinishReason::length;
   }
   if (event.finish != FinishReason::none && !g.decoder.stopped()) event.text += g.decoder.finish();
+  event.stop = g.decoder.met();
   return event;
 }
 

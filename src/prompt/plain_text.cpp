@@ -1,5 +1,7 @@
 #include "prompt/plain_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "prompt/reply_format.h"
@@ -11,6 +13,7 @@ using Json = nlohmann::ordered_json;
 
 // U+FDD0 to U+FDEF, in UTF-8: never text, and nothing that a template does to text changes them.
 std::string noncharacter(int index) { return {'\xEF', '\xB7', static_cast<char>(0x90 + index)}; }
+std::string escaped_noncharacter(int index) { return fmt::format("\\u{:x}", 0xFDD0 + index); }
 constexpr int kNoncharacters = 32;
 
 template <typename Use>
@@ -112,9 +115,13 @@ Result<PlainText> PlainText::mark(const text::Tokenizer& tokenizer,
                   }));
   if (!any) return plain;
   for (int i = 0; i < kNoncharacters && plain.mark_.empty(); ++i) {
-    const std::string mark = noncharacter(i);
-    const auto holds = [&](std::string_view text) { return text.find(mark) != text.npos; };
-    if (!holds(template_source) && !any_string(variables, holds)) plain.mark_ = mark;
+    const std::string mark = noncharacter(i), escaped = escaped_noncharacter(i);
+    const auto holds = [&](std::string_view text) {
+      return text.find(mark) != text.npos || text.find(escaped) != text.npos;
+    };
+    if (holds(template_source) || any_string(variables, holds)) continue;
+    plain.mark_ = mark;
+    plain.escaped_ = escaped;
   }
   if (plain.mark_.empty())
     return make_error(ErrorKind::usage,
@@ -140,13 +147,16 @@ std::vector<size_t> PlainText::unmark(std::string& text) const {
   if (mark_.empty()) return places;
   std::string out;
   out.reserve(text.size());
+  size_t mark = text.find(mark_), escaped = text.find(escaped_);
   for (size_t at = 0; at < text.size();) {
-    const size_t found = std::min(text.find(mark_, at), text.size());
+    if (mark < at) mark = text.find(mark_, at);
+    if (escaped < at) escaped = text.find(escaped_, at);
+    const size_t found = std::min({mark, escaped, text.size()});
     out.append(text, at, found - at);
     at = found;
     if (found == text.size()) break;
     places.push_back(out.size());
-    at += mark_.size();
+    at += found == mark ? mark_.size() : escaped_.size();
   }
   text = std::move(out);
   places.erase(std::unique(places.begin(), places.end()), places.end());

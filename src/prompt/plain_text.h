@@ -27,7 +27,8 @@ class PlainText {
   std::vector<size_t> unmark(std::string& text) const;
 
  private:
-  std::string mark_;  // empty: nothing was marked
+  std::string mark_;     // empty: nothing was marked
+  std::string escaped_;  // the same where a template writes JSON in ASCII
 };
 
 }  // namespace ringkeep::prompt

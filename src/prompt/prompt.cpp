@@ -86,7 +86,13 @@ Result<Prompt> build_chat_prompt(const text::Tokenizer& tokenizer,
   std::optional<PlainText> plain;
   if (!options.parse_special)
     plain = RK_TRY(PlainText::mark(tokenizer, chat_template.source(), context));
-  Prompt prompt{.text = RK_TRY(chat_template.render(context))};
+  Result<std::string> text = chat_template.render(context);
+  if (!text.ok()) {
+    Error error = text.error();
+    if (plain) plain->unmark(error.message);
+    return error;
+  }
+  Prompt prompt{.text = *std::move(text)};
   if (plain) prompt.plain = plain->unmark(prompt.text);
   return encode(tokenizer, std::move(prompt), /*add_special=*/false, options.context);
 }

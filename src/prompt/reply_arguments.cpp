@@ -5,6 +5,7 @@
 #include <cctype>
 #include <utility>
 
+#include "prompt/control_marks.h"
 #include "prompt/parameter_types.h"
 
 namespace ringkeep::prompt {
@@ -187,6 +188,7 @@ class ValueReader : public ArgumentReader {
   }
 
   Status end_bare(std::string& json) {
+    remove_breaks(text_);
     const std::string_view text = trimmed(text_);
     if (text.empty()) return Status::bad;
     if (!in_key_ && Json::accept(text)) {
@@ -206,6 +208,7 @@ class ValueReader : public ArgumentReader {
     if (text_.size() > kMaxValue) return Status::bad;
     if (std::exchange(escaped_, !escaped_ && c == '\\')) return Status::more;
     if (c != '"') return Status::more;
+    remove_breaks(text_);
     const Json string = Json::parse(text_, nullptr, /*allow_exceptions=*/false);
     if (!string.is_string()) return Status::bad;
     const Json object = Json::parse(string.get_ref<const std::string&>(), nullptr, false);
@@ -304,6 +307,7 @@ class XmlReader : public ArgumentReader {
 
   Status end_value(std::string& json) {
     text_.clear();
+    remove_breaks(value_);
     state_ = State::between;
     if (plain_) {
       json += '"';

@@ -71,8 +71,8 @@ ReasoningMarks reasoning_marks(const ReplyFormat& format);
 // reply begins with reasoning and shows only its end.
 bool prompt_opens_reasoning(const ReplyFormat& format, std::string_view prompt);
 
-// The marks of a reply. Where one of them is a control token of the tokenizer, the text must show
-// control tokens (engine::Request::show_control), or the parser never sees it.
+// The marks of a reply. Where some of them are control tokens of the tokenizer, the text must have
+// control tokens marked and ReplyOptions::control_marks name them, or the parser never sees them.
 std::vector<std::string> reply_marks(const ReplyFormat& format, bool tools);
 
 // Strings that end a reply beside the tokens that end generation: where a model goes on to write

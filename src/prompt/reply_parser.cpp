@@ -28,6 +28,7 @@ ReplyParser::ReplyParser(ReplyFormat format, ReplyOptions options)
     : format_(format),
       tools_(shared(std::move(options.tools))),
       reasoning_(reasoning_marks(format)),
+      controls_(std::move(options.control_marks), options.show_control),
       random_(options.id_seed),
       in_reasoning_(options.in_reasoning && format.reasoning != ReasoningFormat::none),
       after_mark_(in_reasoning_) {
@@ -58,15 +59,16 @@ ReplyParser::ReplyParser(ReplyFormat format, ReplyOptions options)
 }
 
 ReplyDelta ReplyParser::push(std::string_view text) {
-  if (!format_.has_channels() && format_.reasoning == ReasoningFormat::none && call_marks_.empty())
+  if (!format_.has_channels() && format_.reasoning == ReasoningFormat::none &&
+      call_marks_.empty() && !controls_.any())
     return {.content = std::string(text)};
-  input_ += text;
+  input_ += controls_.read(text);
   // The last one may stand for the first bytes of a character, where the reply is cut in a mark.
   const bool unfinished = input_.ends_with(kReplacement);
   if (unfinished) input_.resize(input_.size() - kReplacement.size());
   run();
   if (unfinished) input_ = kReplacement;
-  return std::exchange(delta_, {});
+  return told();
 }
 
 ReplyDelta ReplyParser::finish(bool cut) {
@@ -82,7 +84,22 @@ ReplyDelta ReplyParser::finish(bool cut) {
   if (!marks) format_.has_channels() ? tell(held_) : emit(held_);
   held_.clear();
   space_ = 0;
-  return std::exchange(delta_, {});
+  return told();
+}
+
+ReplyDelta ReplyParser::told() {
+  ReplyDelta delta = std::exchange(delta_, {});
+  if (!controls_.any()) return delta;
+  remove_breaks(delta.content);
+  remove_breaks(delta.reasoning);
+  for (ToolCallDelta& call : delta.tool_calls) {
+    remove_breaks(call.name);
+    remove_breaks(call.arguments);
+  }
+  std::erase_if(delta.tool_calls, [](const ToolCallDelta& call) {
+    return call.id.empty() && call.name.empty() && call.arguments.empty();
+  });
+  return delta;
 }
 
 void ReplyParser::run() {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "prompt/control_marks.h"
 #include "prompt/reply_calls.h"
 #include "prompt/reply_format.h"
 
@@ -32,6 +33,10 @@ struct ReplyOptions {
   nlohmann::ordered_json tools;  // OpenAI's array; null or empty: calls are read as content
   bool in_reasoning = false;     // prompt_opens_reasoning
   uint64_t id_seed = 0;          // of the ids of calls; 0: random
+  // The marks of the format that are control tokens. The text has its control tokens marked then,
+  // and what is only spelled like one of these is text. Others are text if `show_control`.
+  std::vector<std::string> control_marks;
+  bool show_control = false;
 };
 
 // However the text is cut, the deltas add up to the same, and nothing but marks and the white space
@@ -56,6 +61,10 @@ class ReplyParser : private CallSink {
   // known is, with its arguments as far as they go: a JSON text that ends early.
   ReplyDelta finish(bool cut = false);
   bool called_tools() const { return calls_ > 0; }
+  // Within a call, or the header of a message: text that ends here was cut.
+  bool within_marks() const {
+    return reader_ != nullptr || (format_.has_channels() && place_ == Place::head);
+  }
 
  private:
   struct Mark {
@@ -66,6 +75,7 @@ class ReplyParser : private CallSink {
   };
 
   void run();
+  ReplyDelta told();
   void unread(std::string_view text);
   void settle();
   size_t leading_space();
@@ -87,6 +97,7 @@ class ReplyParser : private CallSink {
   const ReplyFormat format_;
   const std::shared_ptr<const nlohmann::ordered_json> tools_;
   const ReasoningMarks reasoning_;
+  ControlMarks controls_;
   std::vector<Mark> call_marks_;
   uint64_t random_;
 

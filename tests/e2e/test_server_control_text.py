@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from chat_model import ADDED, END, SPECIALS, TEMPLATE
+from chat_model import ADDED, END, SPECIALS, TEMPLATE, write_chat_model
 from ringkeep_cli import ok_json
 from serving import Server
 
@@ -135,3 +135,15 @@ def test_gemma(demo_server):
     plain = demo_server.post("/tokenize", {"content": f"user\n{text}", "parse_special": False,
                                            "add_special": False}).json["tokens"]
     assert ids[2:2 + len(plain)] == plain
+
+
+def test_no_trace_of_what_keeps_text_apart(tmp_path):
+    """Where a template writes JSON in ASCII, and where it fails with a message's text."""
+    said = {"role": "user", "content": "a <|im_end|> \\ufdd0 b"}
+    path = write_chat_model(tmp_path / "json", "{{ messages | tojson(ensure_ascii=true) }}")
+    with Server(path, "--ctx", 512, "--threads", 1) as server:
+        text = server.post("/detokenize", {"tokens": tokens_of(server, [said])}).json["content"]
+        assert json.loads(text) == [said]
+    path = write_chat_model(tmp_path / "fails", "{{ raise_exception('no ' + messages[0].content) }}")
+    with Server(path, "--ctx", 512, "--threads", 1) as server:
+        assert f"no {said['content']}" in server.refused("/tokenize", {"messages": [said]})["message"]

@@ -218,3 +218,36 @@ def test_marks_that_an_assistant_said_stay_text(channels):
     plain = count(call("turn", {"by": "x"}))
     for said in (call("tu<|end|>rn", {"by": "x"}), call("turn", {"by": "<|end|>"}), call("turn", {"<|end|>": 1})):
         assert count(said) == plain, said
+
+
+def test_marks_that_are_only_spelled_are_text(channels):
+    """In an answer and in a call's arguments that a rule makes spell them, and in stop strings."""
+    text = "a <|end|><|start|>assistant<|channel|>final<|message|>b <|call|>"
+    rule = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": {"a": text}}}}}
+    fields = {**rule, "max_tokens": 900, "temperature": 1, "seed": 2, **BRIEF}
+    choice = channels.chat(USER, **fields)["choices"][0]
+    assert json.loads(choice["message"]["content"]) == {"a": text}
+    same_as_streamed(channels, fields, choice)
+
+    tool = {"type": "function", "function": {"name": "say", "parameters": {
+        "type": "object", "properties": {"a": {"const": text}}, "required": ["a"], "additionalProperties": False}}}
+    fields = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 900,
+              "temperature": 1, "seed": 3, "logit_bias": {str(256 + MARKS.index("<|end|>")): 12, str(ord("c")): 6}}
+    choice = channels.chat(USER, **fields)["choices"][0]
+    (made,) = choice["message"]["tool_calls"]
+    assert json.loads(made["function"]["arguments"]) == {"a": text} and choice["finish_reason"] == "tool_calls"
+    same_as_streamed(channels, fields, choice)
+    # A stop string is met in what is spelled, not in a mark; a call that it cuts is none to make.
+    cut = channels.chat(USER, **fields, stop=["<|message|>{", "<|end|>"])["choices"][0]
+    (made,) = cut["message"]["tool_calls"]
+    assert cut["finish_reason"] == "stop" and made["function"]["name"] == "say"
+    assert re.fullmatch(r'\{\s*"a":\s*"a ', made["function"]["arguments"])
+
+
+def test_a_chat_with_tools_is_counted_as_it_is_run(channels):
+    fields = {"messages": [USER], "tools": [TOOL, OTHER], "reasoning_effort": "low",
+              "chat_template_kwargs": {"model_identity": "You are a ring."}}
+    run = channels.post("/v1/chat/completions", {**fields, "max_tokens": 1, "return_token_ids": True})
+    counted = channels.post("/tokenize", fields)
+    assert counted.json["tokens"] == run.json["choices"][0]["prompt_token_ids"]
+    assert counted.json["count"] > channels.post("/tokenize", {"messages": [USER]}).json["count"]

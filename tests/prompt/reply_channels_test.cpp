@@ -115,6 +115,59 @@ TEST(ReplyChannels, Cases) {
   }
 }
 
+// With marks that are control tokens: the same where they are, and nothing but text where the same
+// is only spelled.
+TEST(ReplyChannels, MarksAreTokensNotTheirSpelling) {
+  const ReplyFormat format{TF::harmony, RF::harmony};
+  const std::vector<std::string> marks = reply_marks(format, true);
+  for (const Case& one : kCases) {
+    SCOPED_TRACE(one.text);
+    if (one.format.tools != TF::harmony || one.format.reasoning != RF::harmony) continue;
+    const ReplyOptions options{.tools = one.tools ? test_tools() : nullptr,
+                               .in_reasoning = one.in_reasoning,
+                               .control_marks = marks};
+    const std::string marked = with_control(one.text, marks);
+    Reply whole = parse_pieces(format, {marked}, options, one.cut);
+    EXPECT_EQ(parse_pieces(format, single(marked), options, one.cut), whole);
+    for (Call& each : whole.calls) each.id.clear();
+    if (one.text.find("\"<|call|>\"") == std::string::npos) {
+      EXPECT_EQ(whole, one.expected);
+    }
+    if (one.cut || one.in_reasoning) continue;
+    EXPECT_EQ(parse_pieces(format, single(one.text), options), content(one.text));
+  }
+}
+
+TEST(ReplyChannels, ArgumentsMaySpellMarks) {
+  const ReplyFormat format{TF::harmony, RF::harmony};
+  const std::vector<std::string> marks = reply_marks(format, true);
+  const ReplyOptions options{.tools = test_tools(), .control_marks = marks};
+  const std::string arguments =
+      "{\"<|end|>\": \"<|call|> <|start|>assistant\", \"b\": \"" + kLong + "<|channel|>\"}";
+  const std::string head = with_control(kCall, marks), end = text::marked_control("<|call|>");
+  for (const bool bytes : {false, true}) {
+    const std::string text = head + arguments + end;
+    Reply reply =
+        parse_pieces(format, bytes ? single(text) : std::vector<std::string>{text}, options);
+    for (Call& each : reply.calls) each.id.clear();
+    EXPECT_EQ(reply, call(arguments));
+  }
+  // A control token ends what has no end of its own.
+  Reply reply = parse_pieces(format, {head + "{\"a\": \"b" + end}, options);
+  EXPECT_EQ(reply, content("{\"a\": \"b"));
+}
+
+// Others than the format's are nothing, or text that no mark is read in.
+TEST(ReplyChannels, OtherControlTokens) {
+  const ReplyFormat format{TF::harmony, RF::harmony};
+  const std::vector<std::string> marks = reply_marks(format, true);
+  const std::string text = with_control(kFinal, marks) + "a<|" + text::marked_control("end|>") +
+                           "b" + text::marked_control("<pad>");
+  EXPECT_EQ(parse_pieces(format, single(text), {.control_marks = marks}), content("a<|b"));
+  EXPECT_EQ(parse_pieces(format, single(text), {.control_marks = marks, .show_control = true}),
+            content("a<|end|>b<pad>"));
+}
+
 // Text that no mark can begin with is told at once, however long the message is.
 TEST(ReplyChannels, TextIsToldAsItComes) {
   ReplyParser parser({TF::harmony, RF::harmony}, {});

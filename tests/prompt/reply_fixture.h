@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "prompt/reply_parser.h"
+#include "text/stream_decoder.h"
 
 namespace ringkeep::prompt {
 
@@ -64,6 +65,28 @@ inline std::vector<std::string> cut(const std::string& text, size_t most, std::m
     const size_t size = most == 1 ? 1 : random() % most + 1;
     pieces.push_back(text.substr(at, size));
     at += size;
+  }
+  return pieces;
+}
+
+// The text of a reply whose control tokens are the marks that it spells.
+inline std::string with_control(const std::string& text, const std::vector<std::string>& marks) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const auto mark = std::ranges::find_if(
+        marks, [&](const std::string& m) { return text.compare(at, m.size(), m) == 0; });
+    out += mark == marks.end() ? text.substr(at, 1) : text::marked_control(*mark);
+    at += mark == marks.end() ? 1 : mark->size();
+  }
+  return out;
+}
+
+// Bytes one by one, control tokens whole.
+inline std::vector<std::string> single(const std::string& text) {
+  std::vector<std::string> pieces;
+  for (size_t at = 0; at < text.size(); at += pieces.back().size()) {
+    const bool control = text[at] == text::kControlBegin;
+    pieces.push_back(text.substr(at, control ? text.find(text::kControlEnd, at) + 1 - at : 1));
   }
   return pieces;
 }

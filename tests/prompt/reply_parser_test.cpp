@@ -210,6 +210,24 @@ TEST(ReplyParser, AnyCutGivesTheSame) {
   }
 }
 
+// With marks that are control tokens: the same where they are, and nothing but text where the same
+// is only spelled. (The two formats that are left out may begin a call without a mark.)
+TEST(ReplyParser, MarksAreTokensNotTheirSpelling) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.text);
+    const std::vector<std::string> marks = reply_marks(c.format, true);
+    const ReplyOptions options{
+        .tools = test_tools(), .in_reasoning = c.in_reasoning, .control_marks = marks};
+    Reply marked = parse_pieces(c.format, single(with_control(c.text, marks)), options);
+    for (Call& call : marked.calls) call.id.clear();
+    EXPECT_EQ(marked, c.expected);
+    if (marks.empty() || c.in_reasoning || c.format.tools == TF::llama3_json ||
+        c.format.tools == TF::qwen3_coder)
+      continue;
+    EXPECT_EQ(parse_pieces(c.format, single(c.text), options), content(c.text));
+  }
+}
+
 // With a call that is cut short the name and the beginning of its arguments come back; before the
 // name is known, nothing does.
 TEST(ReplyParser, ACutCallIsToldAsFarAsItGoes) {

@@ -215,7 +215,7 @@ TEST(Fields, MessagesBecomeWhatTemplatesRead) {
   const ChatFields request =
       chat(R"("tools":[{"type":"function","function":{"name":"f"}}],"user":null)");
   EXPECT_EQ(request.messages, Json::parse(R"([{"role":"user","content":"x"}])"));
-  EXPECT_EQ(request.tools.size(), 1u);
+  EXPECT_EQ(request.shown.tools.size(), 1u);
 }
 
 }  // namespace

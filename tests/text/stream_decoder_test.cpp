@@ -98,6 +98,25 @@ TEST(StreamDecoder, TheStopThatBeginsFirstWins) {
   EXPECT_EQ(shown(StreamDecoder({"cd", "abcdef"}), {"-abcd"}), (Pieces{"-", "ab"}));
 }
 
+// Nor does what comes before a control token go on behind it; a stop that begins with one is met.
+TEST(StreamDecoder, NoStopIsMetWithinAControlToken) {
+  StreamDecoder decoder({"end", "a<", "|x", marked_control("<|start|>") + "user"});
+  std::string shown = decoder.push("a");
+  EXPECT_EQ(shown, "");  // a< may come
+  shown += decoder.push_control("<|end|>");
+  EXPECT_EQ(shown, "a" + marked_control("<|end|>"));
+  EXPECT_EQ(decoder.push("x\xE2"), "x");
+  EXPECT_EQ(decoder.push_control("<|start|>"), kBad);  // what follows decides
+  EXPECT_EQ(decoder.push("us"), "");
+  EXPECT_EQ(decoder.push("er b"), "");
+  EXPECT_TRUE(decoder.stopped());
+  EXPECT_EQ(decoder.met(), 3u);
+
+  StreamDecoder text({"", "never", "end", "the end"});
+  EXPECT_EQ(text.push("<|start|>user the end"), "<|start|>user ");
+  EXPECT_EQ(text.met(), 3u);
+}
+
 TEST(StreamDecoder, StopOfManyByteCharacters) {
   EXPECT_EQ(shown(StreamDecoder({"。终"}), {"好\xE3\x80", "\x82\xE7\xBB", "\x88x"}),
             (Pieces{"好"}));

@@ -18,6 +18,31 @@ void read_template_variables(Fields& fields, const std::string& param, const Jso
 
 }  // namespace
 
+void visit_template(Fields& fields, TemplateFields& shown) {
+  fields.other(
+      {"chat_template_kwargs"}, {{"type", "object"}},
+      [&](const Json& value) {
+        read_template_variables(fields, "chat_template_kwargs", value, shown.variables);
+      },
+      "Further variables for the chat template, such as enable_thinking.");
+  fields.other(
+      {"documents"}, {{"type", "array"}, {"items", {{"type", "object"}}}},
+      [&](const Json& value) {
+        if (!value.is_array())
+          return fields.fail("documents",
+                             fmt::format("expected an array, found {}", describe(value)));
+        if (within(fields, "documents", value.size(), kMaxDocuments, "documents"))
+          shown.variables["documents"] = value;
+      },
+      "For chat templates that read documents.");
+  std::string effort;
+  fields.text({"reasoning_effort"}, effort, "For chat templates that read it.");
+  if (!effort.empty()) shown.variables["reasoning_effort"] = effort;
+  fields.boolean({"add_generation_prompt"}, shown.add_generation_prompt,
+                 "false: the prompt ends with the last message.");
+  visit_tools(fields, shown.tools);
+}
+
 void visit(Fields& fields, ChatFields& request, const Defaults& defaults) {
   visit_messages(fields, request.messages);
   request.max_tokens = defaults.chat_max_tokens;
@@ -32,30 +57,17 @@ void visit(Fields& fields, ChatFields& request, const Defaults& defaults) {
   if (top_logprobs > 0 && !logprobs) fields.fail("top_logprobs", "it needs \"logprobs\": true");
   if (logprobs) request.top_logprobs = static_cast<int>(std::max<int64_t>(top_logprobs, 0));
 
+  visit_template(fields, request.shown);
   fields.other(
-      {"chat_template_kwargs"}, {{"type", "object"}},
-      [&](const Json& value) {
-        read_template_variables(fields, "chat_template_kwargs", value, request.template_variables);
-      },
-      "Further variables for the chat template, such as enable_thinking.");
-  fields.other(
-      {"documents"}, {{"type", "array"}, {"items", {{"type", "object"}}}},
-      [&](const Json& value) {
-        if (!value.is_array())
-          return fields.fail("documents",
-                             fmt::format("expected an array, found {}", describe(value)));
-        if (within(fields, "documents", value.size(), kMaxDocuments, "documents"))
-          request.template_variables["documents"] = value;
-      },
-      "For chat templates that read documents.");
-  std::string effort;
-  fields.text({"reasoning_effort"}, effort, "For chat templates that read it.");
-  if (!effort.empty()) request.template_variables["reasoning_effort"] = effort;
-  fields.boolean({"add_generation_prompt"}, request.add_generation_prompt,
-                 "false: the prompt ends with the last message.");
+      {"tool_choice"},
+      {{"oneOf",
+        {{{"type", "string"}, {"enum", {"none", "auto", "required"}}}, {{"type", "object"}}}}},
+      [&](const Json& value) { request.tool_choice = value; },
+      "none, auto, required, or one function.");
+  fields.boolean({"parallel_tool_calls"}, request.parallel_tool_calls,
+                 "false: at most one call in a reply.");
   fields.boolean({"parse_special"}, request.parse_special,
                  "true: control tokens that are spelled in messages become those tokens.");
-  visit_tools(fields, request);
   visit_output_rule(fields, request.rule, /*response_format=*/true);
 
   fields.without_effect({"verbosity"});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "grammar/tool_arguments.h"
+#include "text/stream_decoder.h"
 
 namespace ringkeep::openai {
 namespace {
@@ -18,7 +19,7 @@ struct Choice {
 
 std::optional<ApiError> read_choice(const ChatFields& fields, Choice& choice) {
   const Json& value = fields.tool_choice;
-  const bool tools = !fields.tools.is_null();
+  const bool tools = !fields.shown.tools.is_null();
   if (value.is_null()) {
     choice.kind = tools ? Choice::Kind::automatic : Choice::Kind::none;
     return std::nullopt;
@@ -40,8 +41,9 @@ std::optional<ApiError> read_choice(const ChatFields& fields, Choice& choice) {
                                  "\"function\", \"function\": {{\"name\": ...}}}}, found {}",
                                  describe(value)));
   choice.name = value["function"]["name"].get<std::string>();
-  const bool known = std::ranges::any_of(
-      fields.tools, [&](const Json& tool) { return tool["function"]["name"] == choice.name; });
+  const bool known = std::ranges::any_of(fields.shown.tools, [&](const Json& tool) {
+    return tool["function"]["name"] == choice.name;
+  });
   if (!known)
     return bad_field(
         "tool_choice.function.name",
@@ -171,24 +173,29 @@ class ReplyGrammar {
 
 }  // namespace
 
+std::optional<ApiError> check_tools(const Model& model, const TemplateFields& shown) {
+  if (shown.tools.is_null() || model.template_source.find("tools") != std::string::npos)
+    return std::nullopt;
+  return bad_field("tools", "tools: the chat template of this model does not take tools",
+                   "unsupported_parameter");
+}
+
 std::optional<ApiError> plan_tools(const Model& model, const ChatFields& fields, ChatPlan& plan) {
   plan.format = model.reply_format;
   Choice choice;
   if (auto error = read_choice(fields, choice)) return error;
-  if (choice.kind == Choice::Kind::none || fields.tools.is_null()) {
+  if (choice.kind == Choice::Kind::none || fields.shown.tools.is_null()) {
     // Channels are there without tools, too.
     if (!plan.format.has_channels()) plan.format.tools = prompt::ToolFormat::none;
     return std::nullopt;
   }
-  if (model.template_source.find("tools") == std::string::npos)
-    return bad_field("tools", "tools: the chat template of this model does not take tools",
-                     "unsupported_parameter");
+  if (auto error = check_tools(model, fields.shown)) return error;
   if (plan.format.tools == prompt::ToolFormat::none)
     return bad_field("tools",
                      "tools: how this model writes its calls is not known: start the server with "
                      "--tool-call-parser",
                      "unsupported_parameter");
-  plan.tools = fields.tools;
+  plan.tools = fields.shown.tools;
   return std::nullopt;
 }
 
@@ -197,9 +204,12 @@ std::optional<ApiError> plan_reply(const Model& model, const ChatFields& fields,
   const text::Tokenizer& tokenizer = *model.tokenizer;
   const bool tools = !plan.tools.is_null();
   plan.in_reasoning = prompt::prompt_opens_reasoning(plan.format, prompt);
-  plan.stop = prompt::reply_stop_strings(plan.format, tools);
-  for (const std::string& mark : prompt::reply_marks(plan.format, tools))
-    plan.show_control |= is_control(tokenizer, mark);
+  for (std::string& mark : prompt::reply_marks(plan.format, tools))
+    if (is_control(tokenizer, mark)) plan.control_marks.push_back(std::move(mark));
+  plan.show_control = !fields.skip_special_tokens;
+  for (const std::string& text : prompt::reply_stop_strings(plan.format, tools))
+    plan.stop.push_back(is_control(tokenizer, text) ? text::marked_control(text)
+                                                    : prompt::as_written(text, plan.control_marks));
   for (const std::string& mark : prompt::reply_stop_tokens(plan.format))
     if (is_control(tokenizer, mark)) plan.stop_tokens.push_back(tokenizer.id_of(mark));
 

@@ -8,7 +8,10 @@ class ChatChoice : public ChoiceShape {
   ChatChoice(const ChoiceOptions& options, const ChatPlan& plan)
       : options_(options),
         one_call_(plan.one_call),
-        parser_(plan.format, {.tools = plan.tools, .in_reasoning = plan.in_reasoning}) {}
+        parser_(plan.format, {.tools = plan.tools,
+                              .in_reasoning = plan.in_reasoning,
+                              .control_marks = plan.control_marks,
+                              .show_control = plan.show_control}) {}
 
   Json opening() override {
     Json choice = chunk({{"role", "assistant"}, {"content", ""}});
@@ -22,20 +25,20 @@ class ChatChoice : public ChoiceShape {
     return told(parser_.push(piece.text));
   }
 
-  std::vector<Json> closing(const std::string& finish) override {
+  std::vector<Json> closing(const Ending& ending) override {
     std::vector<Json> chunks;
-    Json rest = told(parser_.finish(finish != "stop"));
+    Json rest = finish(ending);
     if (rest.is_null() && (!sampled_.empty() || (options_.token_ids && !tokens_.empty())))
       rest = with_tokens(chunk({{"content", ""}}));
     if (!rest.is_null()) chunks.push_back(std::move(rest));
     Json choice = chunk(Json::object());
-    choice["finish_reason"] = reason(finish);
+    choice["finish_reason"] = reason_;
     chunks.push_back(std::move(choice));
     return chunks;
   }
 
-  Json whole(const std::string& finish) override {
-    told(parser_.finish(finish != "stop"));
+  Json whole(const Ending& ending) override {
+    finish(ending);
     Json message = {{"role", "assistant"},
                     {"content", calls_.empty() || !content_.empty() ? Json(content_) : Json()},
                     {"refusal", nullptr}};
@@ -44,7 +47,7 @@ class ChatChoice : public ChoiceShape {
     Json choice = {{"index", options_.index},
                    {"message", std::move(message)},
                    {"logprobs", nullptr},
-                   {"finish_reason", reason(finish)}};
+                   {"finish_reason", reason_}};
     choice = with_tokens(std::move(choice));
     if (options_.token_ids) choice["prompt_token_ids"] = options_.prompt_tokens;
     return choice;
@@ -97,9 +100,12 @@ class ChatChoice : public ChoiceShape {
     return choice;
   }
 
-  // Calls that were cut short by the length are no calls to make.
-  std::string reason(const std::string& finish) const {
-    return finish == "stop" && !calls_.empty() ? "tool_calls" : finish;
+  // What the parser still held. Calls that were cut short are no calls to make.
+  Json finish(const Ending& ending) {
+    const bool cut = ending.finish != "stop" || (ending.stop_string && parser_.within_marks());
+    Json rest = told(parser_.finish(cut));
+    reason_ = !cut && !calls_.empty() ? "tool_calls" : ending.finish;
+    return rest;
   }
 
   Json chunk(Json delta) const {
@@ -114,6 +120,7 @@ class ChatChoice : public ChoiceShape {
   prompt::ReplyParser parser_;
   std::string content_, reasoning_;  // not streamed
   Json calls_ = Json::array();
+  std::string reason_;
   std::vector<engine::Sampled> sampled_;
   std::vector<int32_t> tokens_;
 };

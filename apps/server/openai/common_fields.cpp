@@ -1,4 +1,5 @@
 // Fields that chat and plain completions share.
+#include <algorithm>
 #include <charconv>
 
 #include "server/openai/request.h"
@@ -103,6 +104,9 @@ void read_lora(Fields& fields, const Json& value, GenerationFields& request) {
     reader.required("scale");
     if (const auto error = reader.finish())
       return fields.fail(error->param, error->message.substr(error->param.size() + 2), error->code);
+    if (std::ranges::count(*request.lora, id, [](const auto& entry) { return entry.first; }) > 0)
+      return fields.fail(path + ".id",
+                         fmt::format("expected each adapter once, found {} again", id));
     request.lora->emplace_back(id, scale);
   }
 }

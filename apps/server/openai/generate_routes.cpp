@@ -19,9 +19,9 @@ void release(CompletionFields& fields) { release_json(fields.rule.schema); }
 void release(ChatFields& fields) {
   release_json(fields.rule.schema);
   release_json(fields.messages);
-  release_json(fields.tools);
+  release_json(fields.shown.tools);
   release_json(fields.tool_choice);
-  release_json(fields.template_variables);
+  release_json(fields.shown.variables);
 }
 
 template <typename T>
@@ -146,8 +146,8 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   if (const auto error = plan_tools(*model, *fields, reply))
     return exchange->respond(error_response(*error));
   prompt::ChatOptions options{.tools = reply.tools,
-                              .add_generation_prompt = fields->add_generation_prompt,
-                              .variables = fields->template_variables,
+                              .add_generation_prompt = fields->shown.add_generation_prompt,
+                              .variables = fields->shown.variables,
                               .parse_special = fields->parse_special,
                               .context = model->plan->max_length()};
   const JsonRelease release_shown(options.tools), release_variables(options.variables);
@@ -166,7 +166,7 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   plan.prompt_param = "messages";
   engine::Request base = base_request(*fields);
   base.tokens = built->tokens;
-  base.show_control |= reply.show_control;
+  if (!reply.control_marks.empty()) base.control = engine::ControlText::marked;
   base.stop.insert(base.stop.end(), reply.stop.begin(), reply.stop.end());
   if (!fields->ignore_eos)
     base.stop_tokens.insert(base.stop_tokens.end(), reply.stop_tokens.begin(),

@@ -225,7 +225,7 @@ void fit_developer(const std::string& template_source, Json& messages) {
     if (message["role"] == "developer") message["role"] = "system";
 }
 
-void visit_tools(Fields& fields, ChatFields& request) {
+void visit_tools(Fields& fields, Json& tools) {
   const Json tool = {
       {"type", "object"},
       {"properties", {{"type", {{"const", "function"}}}, {"function", {{"type", "object"}}}}},
@@ -249,17 +249,9 @@ void visit_tools(Fields& fields, ChatFields& request) {
               !function["parameters"].is_null())
             return fields.fail(where + ".function.parameters", "expected an object");
         }
-        if (!value.empty()) request.tools = value;
+        if (!value.empty()) tools = value;
       },
       "Functions that the model may call.");
-  fields.other(
-      {"tool_choice"},
-      {{"oneOf",
-        {{{"type", "string"}, {"enum", {"none", "auto", "required"}}}, {{"type", "object"}}}}},
-      [&](const Json& value) { request.tool_choice = value; },
-      "none, auto, required, or one function.");
-  fields.boolean({"parallel_tool_calls"}, request.parallel_tool_calls,
-                 "false: at most one call in a reply.");
 }
 
 }  // namespace ringkeep::openai

@@ -140,15 +140,15 @@ class CompletionChoice : public ChoiceShape {
     return choice;
   }
 
-  std::vector<Json> closing(const std::string& finish) override {
+  std::vector<Json> closing(const Ending& ending) override {
     Json choice = entry("");
-    choice["finish_reason"] = finish;
+    choice["finish_reason"] = ending.finish;
     return {choice};
   }
 
-  Json whole(const std::string& finish) override {
+  Json whole(const Ending& ending) override {
     Json choice = entry(text_);
-    choice["finish_reason"] = finish;
+    choice["finish_reason"] = ending.finish;
     if (options_.logprobs) {
       CompletionLogprobs logprobs(*options_.tokenizer);
       if (options_.echo_logprobs) add_prompt(logprobs);

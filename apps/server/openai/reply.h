@@ -35,6 +35,12 @@ struct ReplyHead {
 };
 std::string random_id(const std::string& prefix);  // "chatcmpl-" and 24 random characters
 
+// How a choice ended: "stop" or "length", and whether it was one of the request's stop strings.
+struct Ending {
+  std::string finish;
+  bool stop_string = false;
+};
+
 // One choice's way into JSON, piece by piece. Each function gives members of `choices` entries.
 class ChoiceShape {
  public:
@@ -43,12 +49,12 @@ class ChoiceShape {
   // waits for them.
   virtual void set_prompt_logprobs(const std::vector<engine::Sampled>&) {}
   // Streamed: what comes before the first piece, of a piece (both may be null: nothing to send),
-  // of the end. `finish`: "stop" or "length".
+  // of the end.
   virtual Json opening() = 0;
   virtual Json delta(const Piece& piece) = 0;
-  virtual std::vector<Json> closing(const std::string& finish) = 0;
+  virtual std::vector<Json> closing(const Ending& ending) = 0;
   // Whole: all pieces that went through delta(), and the end.
-  virtual Json whole(const std::string& finish) = 0;
+  virtual Json whole(const Ending& ending) = 0;
 };
 
 struct ChoiceOptions {

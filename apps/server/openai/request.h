@@ -69,13 +69,18 @@ struct GenerationFields {
   OutputRule rule;
 };
 
+// What a chat template is given beside the messages.
+struct TemplateFields {
+  Json tools;  // null: none
+  Json variables = Json::object();
+  bool add_generation_prompt = true;
+};
+
 struct ChatFields : GenerationFields {
   Json messages;  // in the shape that templates read
-  Json tools;     // null: none
+  TemplateFields shown;
   Json tool_choice;
   bool parallel_tool_calls = true;
-  Json template_variables = Json::object();
-  bool add_generation_prompt = true;
   bool parse_special = false;  // control tokens spelled in messages become those tokens
 };
 
@@ -99,7 +104,8 @@ void visit_foreign(Fields& fields);  // of other programs: what has no effect, o
 void visit_messages(Fields& fields, Json& messages, bool required = true);
 // OpenAI's role "developer" is "system" where the template does not know it.
 void fit_developer(const std::string& template_source, Json& messages);
-void visit_tools(Fields& fields, ChatFields& request);
+void visit_tools(Fields& fields, Json& tools);
+void visit_template(Fields& fields, TemplateFields& shown);  // tools among them
 
 // A failure of `param` where there are more of `things` than `most`.
 bool within(Fields& fields, const std::string& param, size_t count, size_t most,

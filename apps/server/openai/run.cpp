@@ -59,7 +59,7 @@ class Run : public std::enable_shared_from_this<Run> {
   struct Choice {
     Piece pending;  // what has not been told yet
     engine::GenerationStats stats;
-    std::string finish;
+    Ending ending;
     double logprob = 0.0;  // of all its tokens
     Clock::time_point last_token;
   };
@@ -82,9 +82,11 @@ class Run : public std::enable_shared_from_this<Run> {
       pending = {};
     }
     if (!last) return;
-    choice.finish = engine::finish_reason_name(update.event.finish);
+    const std::optional<size_t> stop = update.event.stop;
+    choice.ending = {.finish = engine::finish_reason_name(update.event.finish),
+                     .stop_string = stop && *stop < plan_.stops};
     if (plan_.stream)
-      for (Json& closing : shape.closing(choice.finish)) send(std::move(closing));
+      for (Json& closing : shape.closing(choice.ending)) send(std::move(closing));
     if (++ended_ == choices_.size()) finish();
   }
 
@@ -163,14 +165,14 @@ class Run : public std::enable_shared_from_this<Run> {
       Json answer = head_;
       Json list = Json::array();
       for (const size_t i : best_choices()) {
-        list.push_back(plan_.shapes[i]->whole(choices_[i].finish));
+        list.push_back(plan_.shapes[i]->whole(choices_[i].ending));
         list.back()["index"] = list.size() - 1;
       }
       answer["choices"] = std::move(list);
       answer["usage"] = usage_json(usage());
       plan_.exchange->respond({.body = dump(answer)});
     }
-    close(choices_.front().finish);
+    close(choices_.front().ending.finish);
   }
 
   // Of each prompt the n replies whose tokens are the likeliest on average, as they were made where
@@ -251,7 +253,7 @@ engine::Request base_request(const GenerationFields& fields) {
   request.stop = fields.stop;
   request.stop_tokens = fields.stop_tokens;
   request.ignore_eos = fields.ignore_eos;
-  request.show_control = !fields.skip_special_tokens;
+  if (!fields.skip_special_tokens) request.control = engine::ControlText::spelled;
   request.top_logprobs = fields.top_logprobs;
   if (fields.best_of > fields.n) request.top_logprobs = std::max(request.top_logprobs, 0);
   request.reuse_prefix = fields.cache_prompt;
@@ -263,6 +265,7 @@ void add_requests(RunPlan& plan, const engine::Request& base, const GenerationFi
   const uint64_t seed = fields.seed ? *fields.seed : random_seed();
   const int64_t first = static_cast<int64_t>(plan.requests.size());
   plan.n = fields.n;
+  plan.stops = fields.stop.size();
   plan.replies = std::max(fields.n, fields.best_of);
   for (int64_t i = 0; i < plan.replies; ++i) {
     engine::Request request = base;

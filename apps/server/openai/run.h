@@ -29,6 +29,7 @@ struct RunPlan {
   std::vector<std::unique_ptr<ChoiceShape>> shapes;
   int64_t n = 1;        // choices of a prompt that are told
   int64_t replies = 1;  // that are made of it; more with best_of
+  size_t stops = 0;     // of the requests' stop strings, the first that the fields asked for
 };
 
 // The requests of one prompt: all of them share it, with seeds that count up.

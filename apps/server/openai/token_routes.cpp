@@ -2,6 +2,7 @@
 #include "base/json_release.h"
 #include "prompt/prompt.h"
 #include "server/openai/app.h"
+#include "server/openai/chat_plan.h"
 #include "text/utf8.h"
 
 namespace ringkeep::openai {
@@ -18,7 +19,7 @@ struct TokenizeFields {
   bool add_special = true;
   std::optional<bool> parse_special;  // not said: of a text yes, of a chat no
   bool with_pieces = false;
-  bool add_generation_prompt = true;
+  TemplateFields shown;  // of a chat
 };
 
 // A piece as text, or as its bytes where it is none.
@@ -54,7 +55,7 @@ void visit(Fields& fields, TokenizeFields& request) {
       "Control tokens that are written in the text become their ids; of messages: default false.");
   fields.boolean({"with_pieces", "return_token_strs"}, request.with_pieces,
                  "Tell the text of each token.");
-  fields.boolean({"add_generation_prompt"}, request.add_generation_prompt, "Of a chat.");
+  visit_template(fields, request.shown);
 }
 
 struct DetokenizeFields {
@@ -92,7 +93,8 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
   auto body = read_body(exchange);
   if (!body) return;
   TokenizeFields request;
-  const JsonRelease release_body(*body), release_messages(request.messages);
+  const JsonRelease release_body(*body), release_messages(request.messages),
+      release_tools(request.shown.tools), release_variables(request.shown.variables);
   FieldReader reader(*body);
   visit(reader, request);
   const bool chat = !request.messages.is_null();
@@ -108,10 +110,14 @@ void handle_tokenize(App& app, const ExchangePointer& exchange) {
     if (!model->chat_template)
       return exchange->respond(error_response(
           bad_field("messages", "the model has no chat template", "no_chat_template")));
+    if (const auto error = check_tools(*model, request.shown))
+      return exchange->respond(error_response(*error));
     fit_developer(model->template_source, request.messages);
     auto built =
         prompt::build_chat_prompt(*model->tokenizer, *model->chat_template, request.messages,
-                                  {.add_generation_prompt = request.add_generation_prompt,
+                                  {.tools = request.shown.tools,
+                                   .add_generation_prompt = request.shown.add_generation_prompt,
+                                   .variables = request.shown.variables,
                                    .parse_special = request.parse_special.value_or(false)});
     if (!built.ok())
       return exchange->respond(error_response(from_error(built.error(), "messages")));
