@@ -129,8 +129,10 @@ def test_mxfp4_is_exact(tmp_path):
     assert worst_error(found, mlx_logits(tmp_path / "packed", tokens)) < TOLERANCE
     packed_types = {t["name"]: t["packed"] for t in ok_json("inspect", tmp_path / "packed")["tensors"]}
     assert packed_types["model.layers.0.mlp.experts.down_proj"] == "4-bit e2m1, groups of 32, bf16 scales"
+    # Rounded activations: near, but in the few rows where the router takes another expert.
     rounded = logits(tmp_path / "packed", tokens, tmp_path)
-    assert 0 < worst_error(rounded, found) < 0.1
+    errors = np.sort(abs(rounded - found).max(axis=-1) / found.std())
+    assert 0 < errors[0] and errors[int(0.95 * len(errors))] < 0.05, errors
 
 
 def test_mxfp4_of_gguf(tiny, tmp_path):

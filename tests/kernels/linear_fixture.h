@@ -118,6 +118,12 @@ struct Backends : testing::Test {
   Exec exec{*device};
   Exec exec2{*threaded};
   Random random;
+
+  // Without the kernels that this machine has no unit for.
+  Backends() {
+    std::erase_if(ops.grouped_linear, [](const auto& kernel) { return !kernel.supports({}); });
+    std::erase_if(ops.linear, [](const auto& kernel) { return !kernel.supports({.rows = 64}); });
+  }
 };
 
 }  // namespace ringkeep::kernels

@@ -43,8 +43,8 @@ struct LinearOutput {
 // y_o = x W_o^T (+ bias_o) for each output o; one pass over x. `exact`: float32 activations;
 // otherwise x is quantized to two int8 terms with one scale a row for packed weights. Rows from
 // fine_rows on belong to prompts: a backend that gains by it may round x, and packed weights with
-// their scales, to bf16 there. The value of a row depends on that row and on which of both it is,
-// alone, bit for bit.
+// their scales, to bf16 there, or x to fewer int8 terms (kernels/ref/linear.cpp). The value of a
+// row depends on that row and on which of both it is, alone, bit for bit.
 struct LinearParams {
   const float* x = nullptr;  // [rows, k], row stride x_stride
   int64_t x_stride = 0;

@@ -41,10 +41,12 @@ Share share_of(const LinearOutput& out, int64_t rows, int threads) {
   return share;
 }
 
+// `run_packed`: null where every row is of a prompt, and rounded as such.
 void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
   if (p.rows == 0 || p.n_outputs == 0) return;
   ThreadPool& pool = exec.pool();
   const int64_t cols = p.outputs[0].weight->cols;
+  const bool coarse = run_packed == nullptr;
   bool any_packed = false;
   Share shares[kMaxOutputs];
   RK_CHECK(p.n_outputs <= kMaxOutputs, "{} outputs", p.n_outputs);
@@ -58,15 +60,20 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
   }
 
   QuantizedX q;
-  const size_t x_bytes = any_packed ? round_up(place_quantized(q, p.rows, cols, nullptr)) : 0;
+  CoarseX coarse_q;
+  const auto place = [&](std::byte* memory) {
+    return coarse ? coarse_q.place(p.rows, cols, memory) : place_quantized(q, p.rows, cols, memory);
+  };
+  const size_t x_bytes = any_packed ? round_up(place(nullptr)) : 0;
   const size_t thread_bytes = round_up(float_scratch_bytes(cols));
   std::byte* scratch = exec.scratch(x_bytes + thread_bytes * size_t(pool.threads()));
   if (any_packed) {
-    place_quantized(q, p.rows, cols, scratch);
+    place(scratch);
     constexpr int64_t kRows = 16;
     pool.parallel_for((p.rows + kRows - 1) / kRows, [&](int64_t task, int) {
-      const int64_t row0 = task * kRows;
-      quantize_x(p.x, p.x_stride, row0, std::min(kRows, p.rows - row0), q);
+      const int64_t row0 = task * kRows, n = std::min(kRows, p.rows - row0);
+      if (!coarse) return quantize_x(p.x, p.x_stride, row0, n, q);
+      for (int64_t r = row0; r < row0 + n; ++r) coarse_quantize(p.x + r * p.x_stride, coarse_q, r);
     });
   }
 
@@ -81,10 +88,15 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
     const int64_t block0 = t * share.step;
     const int64_t block1 = std::min(share.blocks, block0 + share.step);
     std::byte* mine = scratch + x_bytes + thread_bytes * size_t(thread);
-    if (packed(p, p.outputs[o]))
+    if (packed(p, p.outputs[o]) && coarse) {
+      LinearOutput out = p.outputs[o];
+      out.y += row0 * out.y_stride;
+      coarse_run(out, coarse_q, row0, n, block0, block1, mine);
+    } else if (packed(p, p.outputs[o])) {
       run_packed(p.outputs[o], q, row0, n, block0, block1, mine);
-    else
+    } else {
       float_run(p.outputs[o], p.x, p.x_stride, row0, n, block0, block1, mine);
+    }
   });
 }
 
@@ -105,6 +117,14 @@ void linear_rows(const LinearParams& p, int64_t first, int64_t n, Exec& exec,
   run(part, exec);
 }
 
+void simd_linear(const LinearParams& p, Exec& exec) {
+  const auto fine = [](const LinearParams& part, Exec& exec) { linear(part, exec, packed_run); };
+  const auto coarse = [](const LinearParams& part, Exec& exec) { linear(part, exec, nullptr); };
+  const int64_t fine_rows = p.exact ? p.rows : std::min(p.fine_rows, p.rows);
+  linear_rows(p, 0, fine_rows, exec, +fine);
+  linear_rows(p, fine_rows, p.rows - fine_rows, exec, +coarse);
+}
+
 // Rows of prompts in bf16; the others, and weights that bf16 does not hold, as everywhere.
 void amx_linear(const LinearParams& p, Exec& exec) {
   const auto fine = [](const LinearParams& part, Exec& exec) {
@@ -120,14 +140,13 @@ void amx_linear(const LinearParams& p, Exec& exec) {
 }  // namespace
 
 void add_linear_kernels(Ops& ops) {
-  ops.coarse_prompts = amx_available() && amx_bf16_available();
+  ops.coarse_prompts = amx_available() ? amx_bf16_available() : vectors_available();
   ops.linear.push_back({"amx",
                         [](const LinearParams& p) {
                           return amx_available() && (p.rows >= kAmxRows || p.fine_rows < p.rows);
                         },
                         amx_linear});
-  ops.linear.push_back({"simd", fixed_vectors,
-                        [](const LinearParams& p, Exec& exec) { linear(p, exec, packed_run); }});
+  ops.linear.push_back({"simd", fixed_vectors, simd_linear});
 }
 
 }  // namespace ringkeep::kernels::cpu

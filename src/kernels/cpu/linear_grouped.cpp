@@ -21,8 +21,9 @@ struct Part {
   int64_t group = 0;
   int64_t place0 = 0;
   int64_t rows = 0;
-  int64_t tile_row0 = 0;  // coarse: the first of its rows in the tiles
-  bool coarse = false;    // bf16 tiles
+  int64_t coarse_row0 = 0;  // coarse: the first of its rows in x as it is rounded
+  bool coarse = false;
+  bool tiles = false;  // coarse, in bf16 tiles
 };
 
 // The tasks of one part and output: `along` blocks in steps of `step` (panels where coarse), times
@@ -54,9 +55,10 @@ class Grouped {
       (packed(w) ? any_packed_ : any_float_) = true;
       if (w.spec.dense()) tiled_.terms = 2;  // exact weights deserve it
     }
-    coarse_ = amx && !p.exact && amx_bf16_available();
-    for (int o = 0; o < p.n_outputs && coarse_; ++o)
-      coarse_ = amx_bf16_takes({&p.outputs[o].weight->first, nullptr, nullptr, 0});
+    tiles_ = amx && !p.exact && amx_bf16_available();
+    for (int o = 0; o < p.n_outputs && tiles_; ++o)
+      tiles_ = amx_bf16_takes({&p.outputs[o].weight->first, nullptr, nullptr, 0});
+    coarse_ = tiles_ || (!amx && any_packed_);
     tiled_.col_tiles = (cols() + 31) / 32;
   }
 
@@ -78,7 +80,7 @@ class Grouped {
   // At most: every group's fine and coarse rows are parts, none is empty.
   int64_t most_parts() const { return std::min<int64_t>(2 * p_.groups, p_.places); }
   // At most: each coarse part adds less than kRowStep rows to its own.
-  int64_t most_tile_rows() const {
+  int64_t most_coarse_rows() const {
     return p_.places + (TiledX::kRowStep - 1) * std::min<int64_t>(p_.groups, p_.places);
   }
 
@@ -91,24 +93,28 @@ class Grouped {
       std::byte* at = carver.take(place_quantized(q_, p_.places, cols(), nullptr));
       if (at != nullptr) place_quantized(q_, p_.places, cols(), at);
     }
+    if (coarse_ && !tiles_) {
+      std::byte* at = carver.take(coarse_q_.place(most_coarse_rows(), cols(), nullptr));
+      if (at != nullptr) coarse_q_.place(most_coarse_rows(), cols(), at);
+    }
     if (any_float_ && p_.row_of != nullptr)
       gathered_ = reinterpret_cast<float*>(carver.take(sizeof(float) * size_t(p_.places * cols())));
-    if (coarse_) tiled_.data = carver.take(tiled_.bytes(most_tile_rows()));
+    if (tiles_) tiled_.data = carver.take(tiled_.bytes(most_coarse_rows()));
     thread_bytes_ = round_up(float_scratch_bytes(cols()));
-    if (coarse_) thread_bytes_ = std::max(thread_bytes_, amx_bf16_scratch_bytes(tiled_, cols()));
+    if (tiles_) thread_bytes_ = std::max(thread_bytes_, amx_bf16_scratch_bytes(tiled_, cols()));
     scratch_ = carver.take(thread_bytes_ * size_t(threads));
     return carver.used;
   }
 
   void make_parts() {
-    int64_t tile_rows = 0;
+    int64_t coarse_rows = 0;
     for (int g = 0; g < p_.groups; ++g) {
       const int64_t first = p_.begin[g], rows = p_.begin[g + 1] - first;
       const int64_t fine = coarse_ ? std::min<int64_t>(p_.fine[g], rows) : rows;
-      if (fine > 0) parts_[n_parts_++] = {g, first, fine, 0, false};
+      if (fine > 0) parts_[n_parts_++] = {g, first, fine};
       if (fine == rows) continue;
-      parts_[n_parts_++] = {g, first + fine, rows - fine, tile_rows, true};
-      tile_rows += TiledX::padded_rows(rows - fine);
+      parts_[n_parts_++] = {g, first + fine, rows - fine, coarse_rows, true, tiles_};
+      coarse_rows += TiledX::padded_rows(rows - fine);
     }
   }
 
@@ -118,7 +124,7 @@ class Grouped {
       return (w.rows + kRowBlock - 1) / kRowBlock;
     };
     for (int64_t i = 0; i < n_parts_; ++i)
-      for (int o = 0; o < p_.n_outputs && !parts_[i].coarse; ++o)
+      for (int o = 0; o < p_.n_outputs && !parts_[i].tiles; ++o)
         blocks += blocks_of(p_.outputs[o].weight->first);
     const int64_t even = std::max<int64_t>(1, blocks / (threads * kTasksPerThread));
     for (int64_t i = 0; i < n_parts_; ++i)
@@ -126,7 +132,7 @@ class Grouped {
         const PackedTensor& w = p_.outputs[o].weight->first;
         Share& share = shares_[i * p_.n_outputs + o];
         share = {tasks_, amx_bf16_panels(w), 1};
-        if (!parts_[i].coarse) {
+        if (!parts_[i].tiles) {
           const size_t block_bytes =
               std::max<size_t>(1, host_weight_bytes(w.spec, kRowBlock, w.cols));
           // Many rows make even one block a task; two of them share x in the nearest cache.
@@ -146,13 +152,16 @@ class Grouped {
       const IndexedX rows{p_.row_of != nullptr ? p_.x : p_.x + part.place0 * p_.x_stride,
                           p_.x_stride, part.rows,
                           p_.row_of != nullptr ? p_.row_of + part.place0 : nullptr};
-      if (part.coarse) {
+      if (part.tiles) {
         const TiledX tiled = tiles_of(part);
         return amx_bf16_fill(tiled, rows, cols(), 0, TiledX::padded_rows(part.rows));
       }
       for (int64_t r = 0; r < part.rows; ++r) {
         const int64_t place = part.place0 + r;
-        if (any_packed_) quantize_x(rows.row(r), 0, place, 1, q_);
+        if (any_packed_ && part.coarse)
+          coarse_quantize(rows.row(r), coarse_q_, part.coarse_row0 + r);
+        else if (any_packed_)
+          quantize_x(rows.row(r), 0, place, 1, q_);
         if (gathered_ != nullptr) std::copy_n(rows.row(r), cols(), gathered_ + place * cols());
       }
     });
@@ -160,7 +169,7 @@ class Grouped {
 
   TiledX tiles_of(const Part& part) const {
     TiledX tiled = tiled_;
-    tiled.data = tiled_.tile(part.tile_row0 / TiledX::kTileRows, 0);
+    tiled.data = tiled_.tile(part.coarse_row0 / TiledX::kTileRows, 0);
     return tiled;
   }
 
@@ -178,7 +187,7 @@ class Grouped {
     const int64_t row0 = (task - share->first) / share->along * kTaskRows;
     const int64_t rows = std::min(kTaskRows, part.rows - row0);
     const int64_t step0 = (task - share->first) % share->along * share->step;
-    if (part.coarse) {
+    if (part.tiles) {
       out.y += part.place0 * out.y_stride;
       return amx_bf16_panel(out, tiles_of(part), step0, row0, row0 + rows, scratch);
     }
@@ -188,6 +197,9 @@ class Grouped {
       const float* x = gathered_ != nullptr ? gathered_ : p_.x;
       float_run(out, x, gathered_ != nullptr ? cols() : p_.x_stride, first, rows, step0, block1,
                 scratch);
+    } else if (part.coarse) {
+      out.y += first * out.y_stride;
+      coarse_run(out, coarse_q_, part.coarse_row0 + row0, rows, step0, block1, scratch);
     } else {
       (amx_ && rows >= kAmxRows ? amx_run : packed_run)(out, q_, first, rows, step0, block1,
                                                         scratch);
@@ -197,13 +209,15 @@ class Grouped {
   const GroupedLinearParams& p_;
   bool amx_ = false;
   bool coarse_ = false;  // coarse rows have a way of their own
+  bool tiles_ = false;   // which is that
   bool any_packed_ = false;
   bool any_float_ = false;
   Part* parts_ = nullptr;
   int64_t n_parts_ = 0;
   Share* shares_ = nullptr;  // [parts, outputs]
   int64_t tasks_ = 0;
-  QuantizedX q_;               // [places]
+  QuantizedX q_;  // [places]
+  CoarseX coarse_q_;
   float* gathered_ = nullptr;  // [places, cols]; null: x itself
   TiledX tiled_;
   std::byte* scratch_ = nullptr;

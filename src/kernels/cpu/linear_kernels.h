@@ -52,7 +52,37 @@ void packed_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int6
                 int64_t block0, int64_t block1, std::byte* scratch);
 size_t packed_scratch_bytes(int64_t cols);
 
-// The same with AMX tiles, for n >= kAmxRows.
+// Rows of prompts, x ~ step * (hi + lo / 256) with a step for every kRun columns. lo is 0 but in
+// runs whose squared step is more than kFineSquares times the row's mean of them: those hold what
+// rounding costs most. Rows lie in tiles of kTile, so that a product reads one stream.
+struct CoarseX {
+  static constexpr int kTile = 8;
+  static constexpr int64_t kRun = 32;
+  static constexpr float kFineSquares = 4.0f;
+  int64_t rows = 0;  // in memory, whole tiles; those past the last row of x are arbitrary
+  int64_t cols = 0;
+  int8_t* hi = nullptr;     // [rows / kTile][cols / 4][kTile][4]
+  int8_t* lo = nullptr;     // the same
+  float* step = nullptr;    // [runs][rows]
+  float* sums16 = nullptr;  // [cols / 16][rows] of x as it is rounded, over so many columns
+  float* sums32 = nullptr;  // [cols / 32][rows]
+  float* scale = nullptr;   // [rows] 1, or NaN where a value is not finite
+  uint8_t* fine = nullptr;  // [runs][rows] whether lo is not 0
+
+  int64_t runs() const { return (cols + kRun - 1) / kRun; }
+  int64_t at(int64_t row, int64_t col) const {
+    return (row / kTile * cols + col) * kTile + row % kTile * 4;
+  }
+  // Bytes for so many rows and columns; sets its sizes, and its pointers into `memory` (64-byte
+  // aligned), or to null.
+  size_t place(int64_t row_count, int64_t columns, std::byte* memory);
+};
+void coarse_quantize(const float* x, const CoarseX& q, int64_t row);
+// As packed_run, but for y, whose first row is that of row0 (at the beginning of a tile).
+void coarse_run(const LinearOutput& out, const CoarseX& x, int64_t row0, int64_t n, int64_t block0,
+                int64_t block1, std::byte* scratch);
+
+// The same as packed_run with AMX tiles, for n >= kAmxRows.
 inline constexpr int64_t kAmxRows = 8;
 bool amx_available();
 void amx_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t block0,

@@ -10,6 +10,15 @@
 // them in any order; the float operations have the one order above. |dot| <= 128 * 255 * 32639 <
 // 2^31.
 //
+// Rows of prompts (LinearParams::fine_rows), packed weights, not exact: a step for every 32
+// columns, x ~ step * (hi + lo / 256) with step = max / 127; lo is 0 but where step^2 is more than
+// 4 times the row's mean of it. Parts of a group that lie under one step, in ascending order:
+//   dot = sum over the part of q * (256 * hi + lo)     exact in int32
+//   acc = fma(scale * step, float(dot) / 256, acc)
+//   acc = fma(bias, sum, acc)                          symmetric kinds: bias = scale * -zero
+// where sum = step * (float(sum of 16 columns of 256 * hi + lo) / 256), of 32 columns that of the
+// first and that of the second half, and y = acc (+ output bias). Divisions by 256 are exact.
+//
 // Dense weights, and `exact`: y = sum over ascending k of fma(w[k], x[k], y), in float.
 #include <bit>
 #include <cmath>
@@ -49,6 +58,80 @@ QuantizedRow quantize(const float* x, int64_t k) {
     row.terms[size_t(i)] = 256 * int32_t(hi) + int32_t(lo);
   }
   return row;
+}
+
+struct CoarseRow {
+  static constexpr int64_t kRun = 32;  // columns under one step
+  std::vector<int32_t> terms;          // [k] 256 * hi + lo
+  std::vector<float> steps;            // [ceil(k / 32)]
+  bool finite = true;
+};
+
+CoarseRow quantize_coarse(const float* x, int64_t k) {
+  CoarseRow row;
+  row.terms.assign(size_t(k), 0);
+  row.steps.assign(size_t((k + CoarseRow::kRun - 1) / CoarseRow::kRun), 0.0f);
+  float squares = 0.0f;
+  for (int64_t run = 0; run < int64_t(row.steps.size()); ++run) {
+    float max = 0.0f;
+    for (int64_t i = run * CoarseRow::kRun; i < std::min(k, (run + 1) * CoarseRow::kRun); ++i) {
+      row.finite = row.finite && std::isfinite(x[i]);
+      max = std::max(max, std::abs(x[i]));
+    }
+    const float step = max < 0x1p-100f ? 0.0f : max / 127.0f;
+    row.steps[size_t(run)] = step;
+    squares += step * step;
+  }
+  if (!row.finite) return row;
+  const float most = 4.0f * squares / float(row.steps.size());
+  for (int64_t i = 0; i < k; ++i) {
+    const float step = row.steps[size_t(i / CoarseRow::kRun)];
+    if (step == 0.0f) continue;
+    const auto rounded = [](float t) {
+      return std::min(std::max(std::nearbyint(t), -127.0f), 127.0f);
+    };
+    const float t = x[i] * (1.0f / step);
+    const float hi = rounded(t);
+    const float lo = step * step > most ? rounded((t - hi) * 256.0f) : 0.0f;
+    row.terms[size_t(i)] = 256 * int32_t(hi) + int32_t(lo);
+  }
+  return row;
+}
+
+void coarse_output(const LinearOutput& out, const CoarseRow& x, float* y) {
+  const PackedTensor& w = *out.weight;
+  const HostLayout layout = host_layout(w.spec, w.cols);
+  const int part = int(std::min<int64_t>(w.spec.group, CoarseRow::kRun));
+  const bool affine = w.spec.kind == quant::WeightKind::affine;
+  constexpr float kUnit = 1.0f / 256.0f;
+  HostGroup group;
+  for (int64_t n0 = 0; n0 < w.rows; n0 += kRowBlock) {
+    const std::byte* block = w.data + size_t(n0 / kRowBlock) * layout.block_bytes;
+    float acc[kRowBlock] = {};
+    for (int64_t g = 0; g < layout.groups; ++g) {
+      unpack_group(w.spec, layout, block, g, group);
+      for (int first = 0; first < w.spec.group; first += part) {
+        const int64_t column = g * w.spec.group + first;
+        const float step = x.steps[size_t(column / CoarseRow::kRun)];
+        float sum = 0.0f;
+        for (int half = 0; half < part; half += 16) {
+          int32_t terms = 0;
+          for (int i = 0; i < 16; ++i) terms += x.terms[size_t(column + half + i)];
+          sum += step * (float(terms) * kUnit);
+        }
+        for (int r = 0; r < kRowBlock; ++r) {
+          int32_t dot = 0;
+          for (int i = first; i < first + part; ++i)
+            dot += int32_t(group.codes[i / 4][r][i % 4]) * x.terms[size_t(column + i - first)];
+          const float bias = affine ? group.bias[r] : group.scale[r] * -float(w.spec.zero);
+          acc[r] = std::fma(group.scale[r] * step, float(dot) * kUnit, acc[r]);
+          acc[r] = std::fma(bias, sum, acc[r]);
+        }
+      }
+    }
+    for (int64_t n = n0; n < std::min(n0 + kRowBlock, w.rows); ++n)
+      y[n] = (x.finite ? acc[n - n0] : NAN) + (out.bias != nullptr ? out.bias[n] : 0.0f);
+  }
 }
 
 void packed_output(const LinearOutput& out, const QuantizedRow& x, float* y) {
@@ -92,13 +175,17 @@ void linear(const LinearParams& p, Exec& exec) {
   exec.pool().parallel_for(p.rows, [&](int64_t row, int) {
     const float* x = p.x + row * p.x_stride;
     const int64_t k = p.outputs[0].weight->cols;
-    const QuantizedRow quantized = quantize(x, k);
+    const bool coarse = row >= p.fine_rows;
+    const QuantizedRow quantized = coarse ? QuantizedRow() : quantize(x, k);
+    const CoarseRow rounded = coarse ? quantize_coarse(x, k) : CoarseRow();
     std::vector<float> weights;
     for (int o = 0; o < p.n_outputs; ++o) {
       const LinearOutput& out = p.outputs[o];
       float* y = out.y + row * out.y_stride;
       if (p.exact || out.weight->spec.dense())
         float_output(out, x, y, weights);
+      else if (coarse)
+        coarse_output(out, rounded, y);
       else
         packed_output(out, quantized, y);
     }
