@@ -9,10 +9,11 @@
 namespace ringkeep::kernels::cpu {
 namespace {
 
-constexpr size_t kTaskBytes = 128 << 10;  // of weights, at least: some microseconds of reading
-constexpr int64_t kTaskRows = 256;        // of x: weights are unpacked once for these
-constexpr int64_t kTasksPerThread = 4;    // wanted, so that threads end together
-constexpr int kMaxOutputs = 8;            // of a call; a decode step allocates nothing here
+constexpr size_t kTaskBytes = 128 << 10;     // of weights, at least: some microseconds of reading
+constexpr int64_t kTaskRows = 256;           // of x: weights are unpacked once for these
+constexpr int64_t kTasksPerThread = 4;       // wanted, so that threads end together
+constexpr int64_t kMostTasksPerThread = 64;  // a task begins without what was asked for ahead
+constexpr int kMaxOutputs = 8;               // of a call; a decode step allocates nothing here
 
 bool packed(const LinearParams& p, const LinearOutput& out) {
   return !p.exact && !out.weight->spec.dense();
@@ -33,7 +34,9 @@ Share share_of(const LinearOutput& out, int64_t rows, int threads) {
   share.blocks = (w.rows + kRowBlock - 1) / kRowBlock;
   const size_t block_bytes = std::max<size_t>(1, host_weight_bytes(w.spec, kRowBlock, w.cols));
   // Many rows make even one block a task; two of them share x in the nearest cache.
-  const int64_t least = rows > 4 ? 2 : int64_t((kTaskBytes + block_bytes - 1) / block_bytes);
+  const int64_t least = rows > 4 ? 2
+                                 : std::max(int64_t((kTaskBytes + block_bytes - 1) / block_bytes),
+                                            share.blocks / (threads * kMostTasksPerThread));
   const int64_t even = share.blocks / (threads * kTasksPerThread);
   share.step = std::max<int64_t>(
       1, rows > 4 ? std::min(least, even) : std::min(least, std::max<int64_t>(even, 1)));
