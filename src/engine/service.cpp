@@ -201,6 +201,10 @@ void Service::State::step() {
                                         kRowBounds.begin())];
     rows += served;
   }
+  // Who has the last of a reply finds it counted.
+  publish(std::ranges::any_of(events, [](const Event& event) {
+    return event.finish != FinishReason::none || event.error.has_value();
+  }));
   for (Event& event : events) {
     const auto request = requests.find(event.id);
     if (request == requests.end()) continue;
@@ -229,7 +233,7 @@ void Service::State::step() {
   }
 }
 
-void Service::State::publish(bool always) {
+void Service::State::publish(bool always) try {
   const Clock::time_point now = Clock::now();
   if (!always && now - published < kSnapshotAge) return;
   published = now;
@@ -243,6 +247,7 @@ void Service::State::publish(bool always) {
   fresh.rows = rows;
   const std::lock_guard lock(mutex);
   snapshot = std::move(fresh);
+} catch (const std::bad_alloc&) {  // /kv and /metrics show what was before
 }
 
 void Service::State::work_once() {
@@ -259,10 +264,7 @@ void Service::State::work_once() {
     fault.strike([this] { beats.fetch_add(1, std::memory_order_relaxed); });
     step();
   }
-  try {
-    publish(engine.idle());
-  } catch (const std::bad_alloc&) {  // /kv and /metrics show what was before
-  }
+  publish(engine.idle());
 }
 
 void Service::State::work() {
