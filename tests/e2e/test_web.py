@@ -394,7 +394,7 @@ def test_a_phone(chromium, server):
         no_sideways_scroll(page, "the map")
         accessible(page, "the map on a phone")
         page.click("#view-chat")
-        assert page.locator("#composer-text").is_visible()
+        page.locator("#composer-text").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
