@@ -15,11 +15,12 @@ namespace ringkeep::cli {
 class BandwidthMeter {
  public:
   static Result<BandwidthMeter> create(ThreadPool& pool);
-  // One pass over the buffer; remembers the fastest.
+  // Passes over the buffer, with and without asking ahead; remembers the fastest.
   void measure();
   double best_gb_s() const { return best_gb_s_; }  // 1e9 bytes a second
 
  private:
+  void measure(uint64_t (*sum_of)(const uint64_t* words));
   BandwidthMeter(ThreadPool& pool, Buffer buffer) : pool_(&pool), buffer_(std::move(buffer)) {}
   ThreadPool* pool_;
   Buffer buffer_;

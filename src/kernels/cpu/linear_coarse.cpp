@@ -9,7 +9,7 @@
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
 // After simd.h: it follows the target.
-#include "kernels/cpu/linear_units-inl.h"
+#include "kernels/cpu/linear_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 RK_TARGET_ATTRIBUTES()
@@ -133,6 +133,7 @@ template <int kBits, int kRows, int kPart>
 HWY_NOINLINE void dots(const quant::WeightSpec& spec, const HostLayout& layout,
                        const std::byte* block, const CoarseX& x, int64_t row0, float* y) {
   const bool affine = spec.kind == quant::WeightKind::affine;
+  const bool ahead = stream_prefetch_pays();
   const VF zero = hn::Set(DF(), -float(spec.zero));
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
     VF acc[kRows];
@@ -141,7 +142,7 @@ HWY_NOINLINE void dots(const quant::WeightSpec& spec, const HostLayout& layout,
     for (int64_t column = 0; column < x.cols;) {
       VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
       const std::byte* codes = reader.next(scale, bias);
-      if constexpr (kRows <= 4)  // a short step is bound by memory
+      if (kRows <= 4 && ahead)  // a short step is bound by memory
         prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
       if (!affine) bias = hn::Mul(scale, zero);
       for (int quad0 = 0; quad0 < spec.group / 16; quad0 += kPart / 16, column += kPart) {
@@ -158,78 +159,22 @@ HWY_NOINLINE void dots(const quant::WeightSpec& spec, const HostLayout& layout,
   }
 }
 
-// y [n, 16] of block b into the output, whose last block may be cut short.
-void store_block(const LinearOutput& out, const float* scale, int64_t row, int64_t n, int64_t b,
-                 const float* y) {
-  const int64_t first = b * kRowBlock;
-  const int64_t count = std::min<int64_t>(kRowBlock, out.weight->rows - first);
-  for (int64_t r = 0; r < n; ++r) {
-    float* to = out.y + (row + r) * out.y_stride + first;
-    for (int64_t o = 0; o < count; ++o) {
-      const float value = y[r * kRowBlock + o] * scale[r];
-      to[o] = out.bias != nullptr ? value + out.bias[first + o] : value;
-    }
-  }
-}
-
-template <int kBits, int kRows>
-void any_part(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
-              const CoarseX& x, int64_t row0, float* y) {
-  if (spec.group < CoarseX::kRun)
-    dots<kBits, kRows, 16>(spec, layout, block, x, row0, y);
-  else
-    dots<kBits, kRows, 32>(spec, layout, block, x, row0, y);
-}
-
-// Rows [row0, row0 + n) of x, row0 at the beginning of a tile, of a block whose spec this is.
-template <int kBits>
-void block_rows(const LinearOutput& out, const quant::WeightSpec& spec, const HostLayout& layout,
-                const std::byte* block, const CoarseX& x, int64_t row0, int64_t n, int64_t b) {
-  HWY_ALIGN float y[kTile * kRowBlock];
-  for (int64_t r = 0, rows = 0; r < n; r += rows) {
-    const int64_t left = n - r;
-    rows = kBits == 8 && left >= kTile ? kTile : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-    if (rows == kTile) {
-      any_part<8, kTile>(spec, layout, block, x, row0 + r, y);
-    } else if (rows == 4) {
-      any_part<kBits, 4>(spec, layout, block, x, row0 + r, y);
-    } else if (rows == 2) {
-      any_part<kBits, 2>(spec, layout, block, x, row0 + r, y);
-    } else {
-      any_part<kBits, 1>(spec, layout, block, x, row0 + r, y);
-    }
-    store_block(out, x.scale + row0 + r, r, rows, b, y);
-  }
-}
-
 void run(const LinearOutput& out, const CoarseX& x, int64_t row0, int64_t n, int64_t block0,
          int64_t block1, std::byte* scratch) {
-  constexpr int64_t kUnpackRows = 5;  // from here on weights are unpacked once for all rows
-  const PackedTensor& w = *out.weight;
-  const HostLayout layout = host_layout(w.spec, w.cols);
-  const quant::WeightSpec plain = plain_spec(w.spec);
-  const HostLayout plain_layout = host_layout(plain, w.cols);
-  for (int64_t b = block0; b < block1; ++b) {
-    const std::byte* block = w.data + size_t(b) * layout.block_bytes;
-    if (n >= kUnpackRows) {
-      transcode_block(w.spec, w.cols, block, 0, scratch);
-      block_rows<8>(out, plain, plain_layout, scratch, x, row0, n, b);
-      continue;
-    }
-    switch (w.spec.bits) {
-      case 2: block_rows<2>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 3: block_rows<3>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 4:
-        if (w.spec.codes == quant::CodeKind::e2m1)
-          block_rows<kE2m1>(out, w.spec, layout, block, x, row0, n, b);
-        else
-          block_rows<4>(out, w.spec, layout, block, x, row0, n, b);
-        break;
-      case 5: block_rows<5>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 6: block_rows<6>(out, w.spec, layout, block, x, row0, n, b); break;
-      default: block_rows<8>(out, w.spec, layout, block, x, row0, n, b); break;
-    }
-  }
+  HWY_ALIGN float y[kTile * kRowBlock];
+  for_blocks(*out.weight, n, block0, block1, scratch,
+             [&](auto bits, const quant::WeightSpec& spec, const HostLayout& layout,
+                 const std::byte* block, int64_t b) HWY_ATTR {
+               constexpr int kBits = decltype(bits)::value;
+               for_row_steps<kBits == 8 ? kTile : 4>(n, [&](auto rows, int64_t r) HWY_ATTR {
+                 constexpr int kRows = decltype(rows)::value;
+                 if (spec.group < CoarseX::kRun)
+                   dots<kBits, kRows, 16>(spec, layout, block, x, row0 + r, y);
+                 else
+                   dots<kBits, kRows, 32>(spec, layout, block, x, row0 + r, y);
+                 store_block(out, x.scale + row0 + r, r, kRows, b, y);
+               });
+             });
 }
 
 #else

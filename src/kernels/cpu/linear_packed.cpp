@@ -1,12 +1,10 @@
 // Products with packed weights: integer dot products of a group, then float accumulation.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_packed.cpp"
-#include <algorithm>
-
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
 // After simd.h: it follows the target.
-#include "kernels/cpu/linear_units-inl.h"
+#include "kernels/cpu/linear_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 RK_TARGET_ATTRIBUTES()
@@ -19,6 +17,7 @@ template <int kBits, int kRows>
 HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& layout,
                              const std::byte* block, const QuantizedX& x, int64_t row0, float* y) {
   const bool affine = spec.kind == quant::WeightKind::affine;
+  const bool ahead = stream_prefetch_pays();
   const int units = spec.group / 4;
   const int8_t* hi0 = x.hi + row0 * x.stride;
   const int8_t* lo0 = x.lo + row0 * x.stride;
@@ -30,7 +29,7 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& la
     for (int64_t g = 0; g < layout.groups; ++g) {
       VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
       const std::byte* codes = reader.next(scale, bias);
-      if constexpr (kRows <= 4)  // a decode step is bound by memory
+      if (kRows <= 4 && ahead)  // a decode step is bound by memory
         prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
       VI hi[kRows], lo[kRows];
       for (int r = 0; r < kRows; ++r) {
@@ -60,51 +59,11 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& la
   }
 }
 
-// y [n, 16] (no scale yet) into the output, where block `b` may be cut short by the last row.
-void store_block(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t b,
-                 const float* y) {
-  const int64_t first = b * kRowBlock;
-  const int64_t count = std::min<int64_t>(kRowBlock, out.weight->rows - first);
-  for (int64_t r = 0; r < n; ++r) {
-    float* to = out.y + (row0 + r) * out.y_stride + first;
-    const float scale = x.scale[row0 + r];
-    for (int64_t i = 0; i < count; ++i) {
-      const float value = y[r * kRowBlock + i] * scale;
-      to[i] = out.bias != nullptr ? value + out.bias[first + i] : value;
-    }
-  }
-}
-
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 constexpr int kTile = 8;  // rows of x that share a pass over weights of 8 bits: 32 registers
 #else
 constexpr int kTile = 4;
 #endif
-constexpr int kUnpackRows = 5;  // from here on weights are unpacked once for all rows
-
-template <int kBits>
-void block_rows(const LinearOutput& out, const quant::WeightSpec& spec, const HostLayout& layout,
-                const std::byte* block, const QuantizedX& x, int64_t row0, int64_t n, int64_t b) {
-  HWY_ALIGN float y[kTile * kRowBlock];
-  for (int64_t r = 0; r < n;) {
-    const int64_t left = n - r;
-    int64_t step = 1;
-    if (kBits == 8 && kTile == 8 && left >= 8) {
-      step = 8;
-      block_dots<8, kTile>(spec, layout, block, x, row0 + r, y);
-    } else if (left >= 4) {
-      step = 4;
-      block_dots<kBits, 4>(spec, layout, block, x, row0 + r, y);
-    } else if (left >= 2) {
-      step = 2;
-      block_dots<kBits, 2>(spec, layout, block, x, row0 + r, y);
-    } else {
-      block_dots<kBits, 1>(spec, layout, block, x, row0 + r, y);
-    }
-    store_block(out, x, row0 + r, step, b, y);
-    r += step;
-  }
-}
 
 template <int kBits>
 void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
@@ -136,17 +95,9 @@ void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const st
 
 void transcode_any(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
                    int code_offset, std::byte* out) {
-  switch (spec.bits) {
-    case 2: return transcode<2>(spec, layout, block, code_offset, out);
-    case 3: return transcode<3>(spec, layout, block, code_offset, out);
-    case 4:
-      return spec.codes == quant::CodeKind::e2m1
-                 ? transcode<kE2m1>(spec, layout, block, code_offset, out)
-                 : transcode<4>(spec, layout, block, code_offset, out);
-    case 5: return transcode<5>(spec, layout, block, code_offset, out);
-    case 6: return transcode<6>(spec, layout, block, code_offset, out);
-    default: return transcode<8>(spec, layout, block, code_offset, out);
-  }
+  with_bits(spec, [&](auto bits) HWY_ATTR {
+    transcode<decltype(bits)::value>(spec, layout, block, code_offset, out);
+  });
 }
 
 // Floats [cols][16] of a block that was transcoded to `spec`, 8 bits and f32 scales.
@@ -176,31 +127,17 @@ void expand_plain(const quant::WeightSpec& spec, const HostLayout& layout, const
 
 void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t block0,
          int64_t block1, std::byte* scratch) {
-  const PackedTensor& w = *out.weight;
-  const HostLayout layout = host_layout(w.spec, w.cols);
-  const quant::WeightSpec plain = plain_spec(w.spec);
-  const HostLayout plain_layout = host_layout(plain, w.cols);
-  for (int64_t b = block0; b < block1; ++b) {
-    const std::byte* block = w.data + size_t(b) * layout.block_bytes;
-    if (n >= kUnpackRows) {
-      transcode_any(w.spec, layout, block, 0, scratch);
-      block_rows<8>(out, plain, plain_layout, scratch, x, row0, n, b);
-      continue;
-    }
-    switch (w.spec.bits) {
-      case 2: block_rows<2>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 3: block_rows<3>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 4:
-        if (w.spec.codes == quant::CodeKind::e2m1)
-          block_rows<kE2m1>(out, w.spec, layout, block, x, row0, n, b);
-        else
-          block_rows<4>(out, w.spec, layout, block, x, row0, n, b);
-        break;
-      case 5: block_rows<5>(out, w.spec, layout, block, x, row0, n, b); break;
-      case 6: block_rows<6>(out, w.spec, layout, block, x, row0, n, b); break;
-      default: block_rows<8>(out, w.spec, layout, block, x, row0, n, b); break;
-    }
-  }
+  HWY_ALIGN float y[kTile * kRowBlock];
+  for_blocks(*out.weight, n, block0, block1, scratch,
+             [&](auto bits, const quant::WeightSpec& spec, const HostLayout& layout,
+                 const std::byte* block, int64_t b) HWY_ATTR {
+               constexpr int kBits = decltype(bits)::value;
+               for_row_steps<kBits == 8 ? kTile : 4>(n, [&](auto rows, int64_t r) HWY_ATTR {
+                 constexpr int kRows = decltype(rows)::value;
+                 block_dots<kBits, kRows>(spec, layout, block, x, row0 + r, y);
+                 store_block(out, x.scale + row0 + r, row0 + r, kRows, b, y);
+               });
+             });
 }
 
 #else

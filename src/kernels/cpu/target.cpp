@@ -2,6 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/target.cpp"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/register.h"
 #include "kernels/cpu/simd.h"
 
@@ -23,6 +24,19 @@ namespace ringkeep::kernels::cpu {
 HWY_EXPORT(name);
 HWY_EXPORT(vectors);
 const char* target_name() { return HWY_DYNAMIC_DISPATCH(name)(); }
+
+bool stream_prefetch_pays() {
+#if defined(__x86_64__)
+  static const bool amd = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd") != 0;
+  }();
+  return !amd;
+#else
+  return true;
+#endif
+}
+
 bool vectors_available() { return HWY_DYNAMIC_DISPATCH(vectors)(); }
 
 }  // namespace ringkeep::kernels::cpu
