@@ -1,4 +1,6 @@
 // ringkeep COMMAND MODEL [options]. Results go to stdout, log and progress to stderr.
+#include <signal.h>
+
 #include <fcntl.h>
 
 #include <cstdio>
@@ -115,6 +117,7 @@ int run(int argc, char** argv) {
 }  // namespace ringkeep::cli
 
 int main(int argc, char** argv) {
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
   try {
     return ringkeep::cli::run(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -192,6 +192,13 @@ class Serving {
     RK_TRY(prompt::check_reply_format(model->reply_format));
     RK_TRY(engine::validate(model->defaults.sampling, model->defaults.vocab_size));
 
+    // With --max-kv-size a context has no end: a chat that never ends would keep its place.
+    if (engine.plan().max_kv_size > 0 && options_.max_tokens == -2)
+      model->defaults.chat_max_tokens = options_.cache.ctx > 0 ? options_.cache.ctx
+                                        : engine.config().trained_context > 0
+                                            ? engine.config().trained_context
+                                            : engine.plan().ctx;
+
     const char* fault = std::getenv("RINGKEEP_TEST_FAULT");
     service_ = RK_TRY(engine::Service::start(engine, {.max_open = app_->settings().max_open,
                                                       .stalled_after = options_.stall_timeout,

@@ -43,6 +43,10 @@ Status check_first(const GgufFile& file, const std::optional<PartName>& name, in
                    int64_t count) {
   if (count < 1 || count > kMostParts)
     return input_error("{}: split.count is {}, expected 1 to {}", file.name(), count, kMostParts);
+  if (number != 0 && name && name->number == 1)
+    return input_error(
+        "{}: named as the first part, but split.no is {}, expected 0: a renamed part?", file.name(),
+        number);
   if (number != 0)
     return input_error("{}: this is part {} of {} of a split model; give the first part{}",
                        file.name(), number + 1, count,

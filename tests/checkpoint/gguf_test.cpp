@@ -271,6 +271,11 @@ TEST_F(SplitSet, EachFaultHasItsOwnMessage) {
                      "split.tensors.count is 4, the 3 parts hold 3 tensors");
   folder.write(name(1), part(0, 3));
 
+  folder.write(name(1), part(1, 3));
+  EXPECT_INPUT_ERROR(open(folder / name(1)),
+                     "named as the first part, but split.no is 1, expected 0: a renamed part?");
+  folder.write(name(1), part(0, 3));
+
   std::filesystem::remove(folder / name(2));
   EXPECT_INPUT_ERROR(open(folder / name(1)), "part 2 of 3 is missing: " + (folder / name(2)));
   EXPECT_TRUE(open(folder / name(1), {.weights = false}).ok());  // plan needs no later part

@@ -78,5 +78,15 @@ def test_fields_that_it_calls_the_same_are_known(server, route):
 
 def test_fields_that_it_calls_refused_are(server):
     for field, value in {"role_mapping": {"user": "x"}, "adapters": "x", "draft_model": "x", "repetition_context_size": 20,
-                         "prompt_logprobs": 1, "bad_words": ["x"], "repeat_last_n": 64, "mirostat": 2}.items():
+                         "prompt_logprobs": 1, "bad_words": ["x"], "repeat_last_n": 64, "mirostat": 2, "cache_salt": "x",
+                         "request_id": "x", "n_probs": 1, "reasoning_format": "none", "include_reasoning": False,
+                         "kv_transfer_params": {}, "continue_final_message": True, "xtc_probability": .5}.items():
         server.refused("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], field: value}, field)
+
+
+def test_samplers_that_are_off_may_be_shaped(server):
+    fields = {"xtc_probability": 0, "xtc_threshold": .1, "dry_multiplier": 0, "dry_base": 1.75, "dry_allowed_length": 2,
+              "dry_penalty_last_n": -1, "dry_sequence_breakers": ["\n"], "mirostat": 0, "mirostat_tau": 5, "mirostat_eta": .1,
+              "reasoning_format": "auto", "include_reasoning": True, "max_tokens": 1}
+    reply = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], **fields})
+    assert reply.status == 200, reply.body

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -159,6 +160,17 @@ def test_where_a_cache_cannot_be_written(model, tmp_path):
     error = stderr.decode()
     assert f"{late}/cache: cannot write a file in the folder {late}:" in error, error
     assert "the reply is whole" in error
+
+
+def test_a_file_that_may_not_grow(model, tmp_path):
+    """`ulimit -f`: an error that names the file, where the system would end the process."""
+    for command in (["run", model, "-p", TEXT, "-n", "4", "--prompt-cache-file"], ["cache", "make", model]):
+        file = tmp_path / "small"
+        arguments = [*command, file] if command[0] == "run" else [*command, file, "-p", TEXT]
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        result = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, preexec_fn=limit, timeout=60)
+        assert result.returncode == 1 and str(file) in result.stderr.decode(), result
+        assert not file.exists()
 
 
 def test_damaged_files(model, tmp_path):

@@ -516,6 +516,33 @@ def test_history_with_tool_calls(server):
     assert b'{"name": "f", "arguments": {"a": 1}}' in prompt and b"42" in prompt
 
 
+def test_replies_that_clients_send_back(server):
+    """With what their libraries add to a message, and members that are empty."""
+    more = {"parsed": {"a": 1}, "provider_specific_fields": {"b": [2]}, "thinking_blocks": None, "images": [], "x": {}}
+    server.chat(USER, {"role": "assistant", "content": "x", **more},
+                {"role": "user", "content": [{"type": "text", "text": "y", "annotations": []}]}, max_tokens=1)
+    server.refused("/v1/chat/completions", {"messages": [USER, {"role": "assistant", "content": "x", "images": [1]}]},
+                   "messages[1].images")
+
+
+def test_arguments_that_a_model_wrote_can_be_sent_back(server):
+    """As a reader takes them that goes on: the last of a key, U+FFFD for half a pair, deep ones."""
+    def prompt(arguments):
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        reply = server.chat(USER, {"role": "assistant", "tool_calls": [call]},
+                            {"role": "tool", "tool_call_id": "c1", "content": "42"}, max_tokens=1, return_token_ids=True)
+        return reply["choices"][0]["prompt_token_ids"]
+
+    assert prompt('{"a": 1, "b": 3, "a": 2}') == prompt('{"a": 2, "b": 3}') != prompt('{"b": 3, "a": 2}')
+    for half in (r"\ud83d", r"\uDE00", r"\ud83dx", r"\ud83d\n"):
+        assert prompt(f'{{"a": "{half}"}}') == prompt(f'{{"a": "{half}"}}'.replace(half[:6], r"\ufffd")), half
+    assert prompt(r'{"a": "\ud83d\ude00\\ud83d"}') == prompt('{"a": "\U0001F600\\\\ud83d"}')
+    prompt('{"a": ' + "[" * 100 + "]" * 100 + "}")
+    call = {"function": {"name": "f", "arguments": '{"a": ' + "[" * 200 + "]" * 200 + "}"}}
+    server.refused("/v1/chat/completions", {"messages": [USER, {"role": "assistant", "tool_calls": [call]}]},
+                   "messages[1].tool_calls[0].function.arguments")
+
+
 def test_too_long_a_prompt(server):
     error = server.refused("/v1/completions", {"prompt": "x" * 3000})
     assert error["code"] == "context_length_exceeded" and error["param"] == "prompt"

@@ -135,6 +135,7 @@ def test_a_step_that_memory_does_not_hold(chat_model, stream):
 
 @pytest.mark.parametrize("host, status", [
     ("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("box", 200), ("a.localhost", 200),
+    ("localhost.", 200), ("A.LOCALHOST:80", 200), ("chat.example.", 200), ("evil.example.", 403), (".localhost", 403),
     ("chat.example:8080", 200), ("CHAT.example", 200),
     ("evil.example", 403), ("127.0.0.1.evil.example", 403), ("127.1.evil.example:80", 403),
     ("page.chat.example", 403)])

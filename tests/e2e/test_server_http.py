@@ -47,7 +47,11 @@ def test_routes_and_methods(server):
     for path, meant in (("/chat/completions", "/v1/chat/completions"), ("/v1/v1/models", "/v1/models"),
                         ("/v1/models/", "/v1/models"), ("/v1/health", "/health")):
         assert server.get(path).error["message"] == f"there is nothing at {path}, but at {meant}"
-    for path in ("/nowhere", "/v1", "/s", "/completion"):
+    for path, advice in (("/completion", "but at /v1/completions"), ("/props", "but at /v1/models and /kv"),
+                         ("/v1/responses", "but at /v1/chat/completions"), ("/slots", "but at /kv"),
+                         ("/v1/embeddings", "embeddings and ranks are not supported")):
+        assert server.get(path).error["message"] == f"there is nothing at {path}, {advice}"
+    for path in ("/nowhere", "/v1", "/s"):
         assert server.get(path).error["message"] == f"there is nothing at {path}"
     assert server.get("/v1/models/tiny%63hat").json["id"] == "tinychat"
 

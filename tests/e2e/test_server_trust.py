@@ -1,8 +1,10 @@
 """Health that means it, queues that end, keys that are asked for, and an orderly end."""
 
 import contextlib
+import fcntl
 import http.client
 import json
+import os
 import signal
 import socket
 import threading
@@ -114,6 +116,7 @@ def test_the_queue_is_bounded(chat_model):
         assert 1 <= int(reply.headers["Retry-After"]) <= 120
         # What can never fit is not worth coming back for.
         assert server.post("/v1/completions", {**body, "n": 4}).status == 400
+        server.refused("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "n": 4}, "n")
         metrics = server.metrics()
         assert metrics["ringkeep_requests_running"] == 1
         assert metrics["ringkeep_requests_waiting"] == 2
@@ -201,11 +204,12 @@ def test_drain_does_not_wait_for_ever(chat_model):
         assert asking.reply.status == 503
 
 
-def test_the_second_signal_does_not_wait(chat_model):
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGHUP])
+def test_the_second_signal_does_not_wait(chat_model, first):
     with Server(chat_model, "--threads", 1, fault="slow:20") as server:
         asking = Asking(server, {**LONG, "stream": True})
         server.wait_for(lambda: server.kv()["sequences"], what="running")
-        server.process.send_signal(signal.SIGINT)
+        server.process.send_signal(first)
         server.wait_for(lambda: server.get("/health").status == 503, what="draining")
         server.process.send_signal(signal.SIGINT)
         assert server.end() == 130
@@ -227,6 +231,46 @@ def test_logs(chat_model, tmp_path):
     request = next(line for line in lines if line.get("id") == "r-1")
     assert request["status"] == 200 and request["completion_tokens"] == "3"
     assert request["prompt_tokens"] == str(1 + len("a secret prompt"))
+
+
+def test_a_log_that_nobody_reads(chat_model, tmp_path):
+    """A full pipe holds nothing up; what was lost is said once there is room."""
+    os.mkfifo(tmp_path / "log")
+    pipe = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+    with Server(chat_model, "--threads", 1, log=tmp_path / "log") as server:
+        for _ in range(100):
+            assert server.get("/v1/models", timeout=10).status == 200
+        assert server.complete("x", max_tokens=2, ignore_eos=True)["usage"]["completion_tokens"] == 2
+        kept = os.read(pipe, 1 << 16).decode()
+        assert kept.count("/v1/models") < 100 and "dropped" not in kept
+        server.get("/v1/models")
+        assert "log lines were dropped" in os.read(pipe, 1 << 16).decode()
+        for _ in range(100):
+            server.get("/v1/models", timeout=10)
+        assert server.stop() == 0
+    os.close(pipe)
+
+
+def test_logged_paths_are_ascii(chat_model, tmp_path):
+    for flags in (("--log-format", "json"), ()):
+        with Server(chat_model, "--threads", 1, *flags, log=tmp_path / "log") as server:
+            with contextlib.closing(server.connect()) as connection:
+                connection.sendall(b"GET /\xff\x9b31m\xc2\x9b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                while connection.recv(1000):
+                    pass
+            server.stop()
+        assert server.log_text().isascii() and "\\ufffd\\ufffd31m" in server.log_text()
+
+
+def test_a_chat_in_a_cache_without_end_ends(chat_model):
+    body = {"messages": [{"role": "user", "content": "x"}], "ignore_eos": True}
+    with Server(chat_model, "--threads", 1, "--max-kv-size", 128, "--keep", 4, "--ctx", 300) as server:
+        reply = server.post("/v1/chat/completions", body).json
+        assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["completion_tokens"] == 300
+        assert server.chat(*body["messages"], ignore_eos=True, max_tokens=400)["usage"]["completion_tokens"] == 400
+    with Server(chat_model, "--threads", 1, "--max-kv-size", 128, "--ctx", 300, "--max-tokens", 20) as server:
+        assert server.post("/v1/chat/completions", body).json["usage"]["completion_tokens"] == 20
 
 
 def test_metrics(chat_model):

@@ -86,13 +86,13 @@ TEST(Message, MediaTypesAndIds) {
 
 TEST(Log, ValuesStayInTheirLine) {
   const LogFields fields = {{"a", std::string("plain")},
-                            {"b", std::string("two words\n\"x\"")},
+                            {"b", std::string("two words\n\"x\"\xff\xc2\x9b")},
                             {"c", int64_t{5}},
                             {"d", 0.5}};
   EXPECT_EQ(format_fields(LogFormat::text, fields),
-            "a=plain b=\"two words\\u000a\\\"x\\\"\" c=5 d=0.5");
+            "a=plain b=\"two words\\n\\\"x\\\"\\ufffd\\u009b\" c=5 d=0.5");
   EXPECT_EQ(format_fields(LogFormat::json, fields),
-            "\"a\":\"plain\",\"b\":\"two words\\u000a\\\"x\\\"\",\"c\":5,\"d\":0.5");
+            "\"a\":\"plain\",\"b\":\"two words\\n\\\"x\\\"\\ufffd\\u009b\",\"c\":5,\"d\":0.5");
 }
 
 class OutboxTest : public ::testing::Test {

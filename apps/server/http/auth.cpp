@@ -77,10 +77,15 @@ bool ApiKeys::accepts(const Request& request) const {
 }
 
 bool names_this_machine(const std::string& host, const std::vector<std::string>& allowed) {
-  const std::string_view name = host_name(host);
+  constexpr std::string_view kLocal = ".localhost";
+  std::string_view name = host_name(host);
+  if (name.ends_with('.')) name.remove_suffix(1);  // of the root
   boost::system::error_code no_address;
   boost::asio::ip::make_address(std::string(name), no_address);
-  if (!no_address || name.find('.') == name.npos || name.ends_with(".localhost")) return true;
+  if (!no_address || name.find('.') == name.npos) return true;
+  if (name.size() > kLocal.size() &&
+      equal_ignoring_case(name.substr(name.size() - kLocal.size()), kLocal))
+    return true;
   return std::ranges::any_of(allowed, [&](const std::string& origin) {
     const size_t scheme = origin.find("://");
     return origin == "*" ||

@@ -360,9 +360,9 @@ std::optional<Response> Connection::refusal(const Head& head, const Request& req
     return response;
   }
   if (route == nullptr && allow.empty()) {
-    const std::string meant = core_->router.meant(request.path);
-    return options.error(404, fmt::format("there is nothing at {}{}", request.path,
-                                          meant.empty() ? "" : ", but at " + meant));
+    const std::string advice = core_->router.advice(request.path);
+    return options.error(404, fmt::format("there is nothing at {}{}{}", request.path,
+                                          advice.empty() ? "" : ", ", advice));
   }
   if (route == nullptr) {
     Response response = options.error(

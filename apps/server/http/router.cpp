@@ -53,13 +53,14 @@ std::string Router::allow(std::string_view path) const {
   return list;
 }
 
-std::string Router::meant(std::string_view path) const {
+std::string Router::advice(std::string_view path) const {
+  if (const auto found = advice_.find(path); found != advice_.end()) return found->second;
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   if (path.size() < 2) return {};
   for (const Route& route : routes_) {
     const std::string_view pattern = route.pattern;
     if (pattern.size() < 2 || pattern.find('{') != std::string_view::npos) continue;
-    if (pattern.ends_with(path) || path.ends_with(pattern)) return route.pattern;
+    if (pattern.ends_with(path) || path.ends_with(pattern)) return "but at " + route.pattern;
   }
   return {};
 }

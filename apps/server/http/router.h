@@ -1,6 +1,7 @@
 // Which handler answers a path.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -33,12 +34,15 @@ class Router {
   Match find(std::string_view method, std::string_view path) const;
   // The Allow header of a path, or empty when nothing answers it.
   std::string allow(std::string_view path) const;
-  // The path that is meant where one end of `path` is a route's or the other way round, such as
-  // /v1/models for /models or /models/, and /health for /v1/health; empty when there is none.
-  std::string meant(std::string_view path) const;
+  // What a path that is no route says in its 404, such as "but at /v1/completions".
+  void add_advice(std::string path, std::string text) { advice_.emplace(path, text); }
+  // That; or the route that is meant where one end of `path` is a route's or the other way round,
+  // such as /v1/models for /models or /models/, and /health for /v1/health; or nothing.
+  std::string advice(std::string_view path) const;
 
  private:
   std::vector<Route> routes_;
+  std::map<std::string, std::string, std::less<>> advice_;
 };
 
 }  // namespace ringkeep::http

@@ -75,6 +75,10 @@ void visit(Fields& fields, ChatFields& request, const Defaults& defaults) {
   fields.only("continue_final_message", {false}, "it is not supported");
   fields.only("echo", {false}, "it is not supported on chats");
   fields.only("add_special_tokens", {false}, "the chat template writes the control tokens");
+  fields.only("include_reasoning", {true}, "reasoning is always told, in reasoning_content");
+  fields.only("reasoning_format", {"auto", "deepseek"},
+              "reasoning is in reasoning_content, unless the server has --reasoning-parser none");
+  fields.refused({"n_probs"}, "use logprobs and top_logprobs");
   fields.refused({"functions", "function_call"}, "use tools and tool_choice");
   fields.refused({"audio", "web_search_options", "mm_processor_kwargs"},
                  "it is not supported by this server");

@@ -246,6 +246,10 @@ void visit_foreign(Fields& fields) {
   fields.without_effect({"user", "store", "metadata", "service_tier", "safety_identifier",
                          "prompt_cache_key", "prompt_cache_retention", "prediction",
                          "spaces_between_special_tokens"});
+  // What would shape samplers that are off: the fields that switch them on are refused below.
+  fields.without_effect({"xtc_threshold", "xtc_special_tokens", "dry_base", "dry_allowed_length",
+                         "dry_penalty_last_n", "dry_sequence_breakers", "mirostat_tau",
+                         "mirostat_eta"});
   static constexpr const char* kOff = "it is not supported; leave it out or switch it off";
   for (const char* name : {"typical_p", "tfs_z", "length_penalty", "dynatemp_exponent"})
     fields.only(name, {1.0}, kOff);
@@ -262,12 +266,15 @@ void visit_foreign(Fields& fields) {
   fields.only("repeat_last_n", {-1}, "the penalty looks at all tokens: expected -1");
   fields.refused({"repetition_context_size"},
                  "the penalty looks at all tokens: leave this field out");
+  fields.refused({"cache_salt"}, "prefixes are shared by all requests: leave this field out");
+  fields.refused({"request_id"}, "name a request with the header X-Request-Id");
   fields.refused({"draft_model", "num_draft_tokens"}, "it is not supported by this server");
-  fields.refused({"prompt_logprobs", "truncate_prompt_tokens", "logits_processors", "bad_words",
-                  "allowed_token_ids", "t_max_predict_ms", "t_max_prompt_ms", "n_indent",
-                  "n_discard", "samplers", "samplers_order", "logit_processor_params",
-                  "guided_decoding_backend", "guided_whitespace_pattern", "structural_tag"},
-                 "it is not supported by this server");
+  fields.refused(
+      {"prompt_logprobs", "truncate_prompt_tokens", "logits_processors", "bad_words",
+       "allowed_token_ids", "t_max_predict_ms", "t_max_prompt_ms", "n_indent", "n_discard",
+       "samplers", "samplers_order", "logit_processor_params", "guided_decoding_backend",
+       "guided_whitespace_pattern", "structural_tag", "role_mapping", "kv_transfer_params"},
+      "it is not supported by this server");
 }
 
 }  // namespace ringkeep::openai

@@ -123,6 +123,15 @@ std::optional<ApiError> too_long(const Model& model, size_t tokens, int64_t max_
                     param);
 }
 
+// More replies than can ever be open at once would be sent away each time they come.
+std::optional<ApiError> too_many(const App& app, int64_t replies, const std::string& param) {
+  const int64_t open = app.settings().max_open;
+  const int64_t most = open > 0 ? std::min(kMaxChoices, open) : kMaxChoices;
+  if (replies <= most) return std::nullopt;
+  return bad_field(param, fmt::format("{}: {} replies in all, at most {} are served at once", param,
+                                      replies, most));
+}
+
 // Each reply is held to a grammar of its own.
 void constrain(std::vector<engine::Request>& requests, const MatcherPointer& start) {
   if (start == nullptr) return;
@@ -137,6 +146,8 @@ void handle_chat(App& app, const ExchangePointer& exchange) {
   auto fields = read_fields<ChatFields>(*model, exchange);
   if (!fields) return;
   const FieldsRelease release_fields(*fields);
+  if (const auto error = too_many(app, fields->n, "n"))
+    return exchange->respond(error_response(*error));
   if (model->tokenizer == nullptr)
     return exchange->respond(error_response(no_tokenizer("messages")));
   if (!model->chat_template) return exchange->respond(error_response(no_template(*model)));
@@ -213,12 +224,8 @@ void handle_completion(App& app, const ExchangePointer& exchange) {
   }
   const int64_t replies = std::max(fields->n, fields->best_of);
   const int64_t choices = static_cast<int64_t>(fields->prompts.size()) * replies;
-  const int64_t most =
-      app.settings().max_open > 0 ? std::min(kMaxChoices, app.settings().max_open) : kMaxChoices;
-  if (const std::string name = replies > fields->n ? "best_of" : "n"; choices > most)
-    return exchange->respond(error_response(bad_field(
-        name,
-        fmt::format("{}: {} replies in all, at most {} are served at once", name, choices, most))));
+  if (const auto error = too_many(app, choices, replies > fields->n ? "best_of" : "n"))
+    return exchange->respond(error_response(*error));
 
   RunPlan plan = make_plan(model, exchange, *fields);
   plan.prefix = "cmpl-";

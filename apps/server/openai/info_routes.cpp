@@ -129,7 +129,33 @@ Json kv_json(const Model& model) {
             {"prefix_hits", serving.prefix_hits}}}};
 }
 
+namespace {
+
+// Routes of llama-server, vLLM and Ollama that clients try here.
+void add_foreign_routes(http::Router& router) {
+  const auto at = [&](const char* meant, std::initializer_list<const char*> paths) {
+    for (const char* path : paths) router.add_advice(path, fmt::format("but at {}", meant));
+  };
+  const auto none = [&](const char* what, std::initializer_list<const char*> paths) {
+    for (const char* path : paths) router.add_advice(path, fmt::format("{} not supported", what));
+  };
+  at("/v1/completions", {"/completion"});
+  at("/v1/chat/completions", {"/v1/responses", "/v1/messages", "/api/chat", "/api/generate"});
+  at("/tokenize, which takes messages", {"/apply-template"});
+  at("/v1/models and /kv", {"/props", "/api/tags", "/lora-adapters"});
+  at("/kv", {"/slots"});
+  at("/health", {"/ping"});
+  at("/metrics", {"/load"});
+  at("/openapi.json", {"/version", "/docs"});
+  none("embeddings and ranks are",
+       {"/embedding", "/embeddings", "/v1/embeddings", "/rerank", "/v1/rerank", "/pooling"});
+  none("filling in the middle is", {"/infill"});
+}
+
+}  // namespace
+
 void App::add_routes(http::Router& router) {
+  add_foreign_routes(router);
   const auto post = [&](const char* path, void (*handle)(App&, const ExchangePointer&)) {
     router.add(
         {.method = "POST",

@@ -1,6 +1,9 @@
 #include "server/openai/json.h"
 
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
 
 #include "base/json_release.h"
 
@@ -10,7 +13,8 @@ namespace {
 // Builds the value and looks at what nlohmann-json would let pass.
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  explicit Builder(int max_depth) : max_depth_(max_depth) {}
+  Builder(int max_depth, bool last_of_twice)
+      : max_depth_(max_depth), last_of_twice_(last_of_twice) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
   ~Builder() override {  // where memory ran out
@@ -35,7 +39,9 @@ class Builder : public nlohmann::json_sax<Json> {
     for (const auto& [key, value] : levels_.back().members) keys.push_back(key);
     std::ranges::sort(keys);
     const auto twice = std::ranges::adjacent_find(keys);
-    if (twice != keys.end()) return fail(fmt::format("the key \"{}\" comes twice", *twice));
+    if (twice != keys.end() && !last_of_twice_)
+      return fail(fmt::format("the key \"{}\" comes twice", *twice));
+    if (twice != keys.end()) keep_last(levels_.back().members);
     return close(make_object(levels_.back().members));
   }
   bool start_array(size_t) override { return open(Json::array()); }
@@ -74,6 +80,23 @@ class Builder : public nlohmann::json_sax<Json> {
     return object;
   }
 
+  // Of members with the same key, each in the place of its first.
+  static void keep_last(Members& members) {
+    std::map<std::string_view, size_t> place;
+    Members kept;
+    kept.reserve(members.size());  // `place` holds views of its keys
+    for (auto& [key, value] : members) {
+      if (const auto found = place.find(key); found != place.end()) {
+        release_json(kept[found->second].second);
+        kept[found->second].second = std::move(value);
+      } else {
+        kept.emplace_back(std::move(key), std::move(value));
+        place.emplace(kept.back().first, kept.size() - 1);
+      }
+    }
+    members = std::move(kept);
+  }
+
   bool fail(std::string message) {
     error = std::move(message);
     return false;
@@ -103,19 +126,60 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   const int max_depth_;
+  const bool last_of_twice_;
   std::vector<Level> levels_;
 };
+
+Result<Json> parse(std::string_view text, int max_depth, bool last_of_twice) {
+  // The parser takes it for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != text.npos)
+    return make_error(ErrorKind::usage, "not JSON at byte {}: a NUL byte", nul + 1);
+  Builder builder(max_depth, last_of_twice);
+  if (!Json::sax_parse(text, &builder))
+    return make_error(ErrorKind::usage, "{}", builder.error.empty() ? "not JSON" : builder.error);
+  return std::move(builder.root);
+}
+
+// The code unit of "\\uXXXX" at `at`; nothing where there is none.
+std::optional<unsigned> escaped_unit(std::string_view text, size_t at) {
+  if (at + 6 > text.size() || text.substr(at, 2) != "\\u") return std::nullopt;
+  unsigned unit = 0;
+  const char* end = text.data() + at + 6;
+  const auto [stopped, error] = std::from_chars(text.data() + at + 2, end, unit, 16);
+  return error == std::errc() && stopped == end ? std::optional(unit) : std::nullopt;
+}
+
+// Halves of surrogate pairs, in escapes, become U+FFFD.
+std::string whole_pairs(std::string_view text) {
+  const auto half = [](std::optional<unsigned> unit, unsigned first) {
+    return unit && *unit >= first && *unit < first + 0x400;
+  };
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    size_t size = text[at] == '\\' ? 2 : 1;
+    const auto unit = escaped_unit(text, at);
+    if (half(unit, 0xd800) && half(escaped_unit(text, at + 6), 0xdc00)) {
+      size = 12;
+    } else if (half(unit, 0xd800) || half(unit, 0xdc00)) {
+      out += "\\ufffd";
+      at += 6;
+      continue;
+    }
+    out += text.substr(at, size);
+    at += size;
+  }
+  return out;
+}
 
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, int max_depth) {
-  // The parser takes it for the end of the text.
-  if (const size_t nul = text.find('\0'); nul != text.npos)
-    return make_error(ErrorKind::usage, "not JSON at byte {}: a NUL byte", nul + 1);
-  Builder builder(max_depth);
-  if (!Json::sax_parse(text, &builder))
-    return make_error(ErrorKind::usage, "{}", builder.error.empty() ? "not JSON" : builder.error);
-  return std::move(builder.root);
+  return parse(text, max_depth, /*last_of_twice=*/false);
+}
+
+Result<Json> parse_arguments(std::string_view text) {
+  constexpr int kMaxDepth = 128;  // as prompt/reply_arguments.cpp
+  return parse(whole_pairs(text), kMaxDepth, /*last_of_twice=*/true);
 }
 
 std::string dump(const Json& value) {

@@ -18,6 +18,11 @@ inline constexpr int kMaxJsonDepth = 64;
 // holds, a key twice in an object, more than `max_depth` arrays and objects inside each other.
 Result<Json> parse_json(std::string_view text, int max_depth = kMaxJsonDepth);
 
+// The arguments of a tool call as a model wrote them, which need not be quite JSON: of a key that
+// comes twice the last value counts, and half of a surrogate pair becomes U+FFFD. Other errors as
+// above, at the depth that replies may have.
+Result<Json> parse_arguments(std::string_view text);
+
 // On one line. Bytes that are no UTF-8 become U+FFFD.
 std::string dump(const Json& value);
 

@@ -20,7 +20,10 @@ const Json kMessageSchema = {
             {{"type", "object"},
              {"properties", {{"type", {{"const", "text"}}}, {"text", {{"type", "string"}}}}},
              {"required", Json::array({"type", "text"})},
-             {"additionalProperties", false}}}}}}}},
+             {"additionalProperties",
+              {{"maxProperties", 0},
+               {"maxItems", 0},
+               {"type", {"null", "object", "array"}}}}}}}}}}},
       {"name", {{"type", {"string", "null"}}}},
       {"tool_call_id", {{"type", {"string", "null"}}}},
       {"tool_calls", {{"type", {"array", "null"}}, {"items", {{"type", "object"}}}}},
@@ -121,8 +124,8 @@ class MessageReader {
       fail(where + "." + name, "expected a string");
       return {};
     }
-    for (const auto& [key, unused] : part.items())
-      if (key != "type" && key != name && key != "cache_control")
+    for (const auto& [key, item] : part.items())
+      if (key != "type" && key != name && key != "cache_control" && !says_nothing(item))
         fail(where + "." + key, "there is no such field", "unknown_parameter");
     return text->get<std::string>();
   }
@@ -150,7 +153,7 @@ class MessageReader {
       if (const Json* given = member(*function, "arguments")) {
         arguments = *given;
         if (given->is_string() && !given->get_ref<const std::string&>().empty()) {
-          auto parsed = parse_json(given->get_ref<const std::string&>());
+          auto parsed = parse_arguments(given->get_ref<const std::string&>());
           if (!parsed.ok()) fail(where + ".function.arguments", parsed.error().message);
           arguments = parsed.ok() ? std::move(*parsed) : Json::object();
         } else if (given->is_string()) {
@@ -167,16 +170,30 @@ class MessageReader {
   }
 
   void known_members(const Json& value) {
-    static constexpr std::string_view kKnown[] = {
-        "role",      "content",     "name",  "tool_calls",    "tool_call_id",     "refusal",
-        "reasoning", "annotations", "audio", "function_call", "reasoning_content"};
+    // The last two are what OpenAI's client and LiteLLM add to a reply that is sent back.
+    static constexpr std::string_view kKnown[] = {"role",
+                                                  "content",
+                                                  "name",
+                                                  "tool_calls",
+                                                  "tool_call_id",
+                                                  "refusal",
+                                                  "reasoning",
+                                                  "annotations",
+                                                  "reasoning_content",
+                                                  "parsed",
+                                                  "provider_specific_fields"};
     for (const auto& [name, item] : value.items()) {
-      if (std::ranges::count(kKnown, name) == 0)
-        fail("." + name, "there is no such field", "unknown_parameter");
-      // Replies of OpenAI's clients carry them as null when they are sent back.
-      if ((name == "audio" || name == "function_call") && !item.is_null())
+      if (std::ranges::count(kKnown, name) > 0 || says_nothing(item)) continue;
+      if (name == "audio" || name == "function_call")
         fail("." + name, "it is not supported", "unsupported_value");
+      else
+        fail("." + name, "there is no such field", "unknown_parameter");
     }
+  }
+
+  // Clients send back whole replies, with the members that are not used.
+  static bool says_nothing(const Json& value) {
+    return value.is_null() || (value.is_structured() && value.empty());
   }
 
   Fields& fields_;
