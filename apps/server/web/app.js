@@ -3,7 +3,7 @@ import {getJson, health, onKeyWanted} from './api.js';
 import {CacheMap} from './cache.js';
 import {Chat} from './chat.js';
 import {byId, confirmThat, el, icon, iconButton} from './dom.js';
-import {initSettings} from './settings.js';
+import {applyTheme, initSettings} from './settings.js';
 import {apiKey, conversations, newConversation, removeConversation, store, titleOf} from './store.js';
 
 const HEALTH_MS = 10000;
@@ -15,15 +15,19 @@ let chat = null;
 
 function showConversations() {
   const list = byId('conversation-list');
+  const focused = list.contains(document.activeElement) ? document.activeElement : null;
   list.replaceChildren(...conversations.filter((one) => one.messages.length > 0 || one === chat.conversation)
     .map((conversation) => {
       const current = conversation === chat.conversation;
       const title = titleOf(conversation);
-      return el('li', {class: current ? 'current' : undefined},
+      return el('li', {class: current ? 'current' : undefined, 'data-id': conversation.id},
         el('button', {type: 'button', class: 'conversation', 'aria-current': current ? 'true' : undefined,
           onclick: () => openConversation(conversation)}, title),
         iconButton('trash', `Delete conversation: ${title}`, () => deleteConversation(conversation)));
     }));
+  if (!focused) return;
+  const row = [...list.children].find((one) => one.dataset.id === focused.closest('li').dataset.id);
+  (row?.querySelector(focused.matches('.conversation') ? '.conversation' : '.icon-button') ?? byId('new-conversation')).focus();
 }
 
 function openConversation(conversation) {
@@ -168,6 +172,12 @@ initSettings();
 initKey();
 initDrawer();
 chat = new Chat(showConversations);
+store.onchange = () => {
+  applyTheme();
+  if (conversations.includes(chat.conversation)) chat.refresh();
+  else chat.open(newConversation());
+  showConversations();
+};
 byId('new-conversation').addEventListener('click', () => openConversation(newConversation()));
 showConversations();
 initViews(new CacheMap());

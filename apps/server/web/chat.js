@@ -3,7 +3,7 @@ import {ApiError, complete} from './api.js';
 import {announce, byId, confirmThat, el} from './dom.js';
 import {MessageView, resultForm} from './message.js';
 import {requestFields, systemPrompt} from './settings.js';
-import {newConversation, saveConversations, titleOf} from './store.js';
+import {newConversation, saveConversation, titleOf} from './store.js';
 
 export class Chat {
   // `changed()`: the list of conversations looks different now.
@@ -61,12 +61,21 @@ export class Chat {
 
   show() {
     const {messages} = this.conversation;
+    this.shown = messages;
     this.views = messages.map((message) => this.view(message));
     this.list.replaceChildren(...this.views.map((view) => view.node));
     this.showForms();
     byId('chat-title').textContent = titleOf(this.conversation);
     this.follow = true;
     this.scroll();
+  }
+
+  // Another tab may have gone on with the conversation.
+  refresh() {
+    if (this.conversation.messages === this.shown) return;
+    const focused = this.list.contains(document.activeElement);
+    this.show();
+    if (focused) this.area.focus();
   }
 
   showForms() {
@@ -140,14 +149,14 @@ export class Chat {
     this.stop();
     this.conversation.messages.length = 0;
     this.show();
-    this.saved();
+    this.saved(this.conversation);
     this.area.focus();
   }
 
   stop() { this.abort?.abort(); }
 
-  saved() {
-    saveConversations();
+  saved(conversation, grows = false) {
+    saveConversation(conversation, grows);
     this.changed();
   }
 
@@ -190,7 +199,7 @@ export class Chat {
     view.setStreaming(true);
     this.showForms();
     byId('chat-title').textContent = titleOf(conversation);
-    this.saved();
+    this.saved(conversation, true);
     this.follow = true;
     this.scroll();
     announce('The reply begins.', true);
@@ -206,16 +215,19 @@ export class Chat {
       }
     }
     stream.end();
-    if (this.abort === abort) this.abort = null;
+    this.abort = null;
+    this.busy(false);
+    // A reply that was stopped before its first word is no part of the conversation.
+    const nothing = message.finish === 'stopped' && !message.content && !message.reasoning && !message.tool_calls;
     if (this.conversation === conversation) {
-      // A reply that was stopped before its first word is no part of the conversation.
-      if (message.finish === 'stopped' && !message.content && !message.reasoning && !message.tool_calls) this.cut(message);
+      if (nothing) this.cut(message);
       view.setStreaming(false);
-      this.busy(false);
-      this.showForms();
       this.scroll();
+    } else if (nothing) {
+      conversation.messages.pop();
     }
-    this.saved();
+    this.showForms();
+    this.saved(conversation);
   }
 }
 
