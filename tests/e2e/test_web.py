@@ -225,9 +225,51 @@ def test_settings_reach_the_server_and_its_errors_the_page(chromium, server):
         assert "field stop" in error.inner_text() and "HTTP 400" in error.inner_text()
         page.click("#open-settings")
         page.get_by_label("Stop strings").fill("")
-        page.keyboard.press("Escape")
+        page.click("#settings-done")
         page.get_by_role("button", name="Regenerate reply").click()
         assert "reply 5 tok" in wait_reply(page).locator(".figures").inner_text()
+
+
+@pytest.mark.parametrize("name, text, problem", [("temperature", "0,7", "Not a number."), ("top_p", "3", "From 0 to 1."),
+                                                 ("max_tokens", "12.5", "A whole number is wanted."), ("tools", "{bad", "JSON")])
+def test_settings_that_are_not_valid_are_not_kept(chromium, server, name, text, problem):
+    kept = "localStorage.getItem('ringkeep.settings')"
+    focus = "document.activeElement.id"
+    with open_page(chromium, server.url, {"seed": 3, name: ""}, viewport={"width": 375, "height": 667}) as page:
+        before = page.evaluate(kept)
+        field, done = page.locator(f"#setting-{name}"), page.locator("#settings-done")
+        page.click("#open-settings")
+        page.get_by_label("Seed").fill("4")
+        field.fill(text)
+        for press in (done.click, lambda: (done.focus(), page.keyboard.press("Enter"))):
+            press()
+            assert page.evaluate(focus) == f"setting-{name}" and field.get_attribute("aria-invalid") == "true"
+            assert problem in page.locator(f"#setting-{name}-problem").inner_text()
+            assert problem in page.locator("#settings-problem").inner_text()  # said, wherever the field is
+            box = field.bounding_box()
+            assert box["y"] + box["height"] <= page.locator("#settings .dialog-foot").bounding_box()["y"]
+        accessible(page, "settings that are refused")
+        no_sideways_scroll(page, "settings that are refused")
+        assert page.evaluate(kept) == before
+        for leave in (lambda: page.keyboard.press("Escape"), page.get_by_role("button", name="Cancel").click):
+            leave()
+            assert page.evaluate(focus) == "open-settings" and page.evaluate(kept) == before
+            page.click("#open-settings")
+            assert page.get_by_label("Seed").input_value() == "3" and field.input_value() == ""
+            field.fill(text)
+        page.mouse.click(3, 3)  # beside the dialog: nothing typed is lost
+        assert field.input_value() == text and field.is_visible()
+        page.get_by_role("button", name="Reset all").click()
+        assert page.get_by_label("Seed").input_value() == "" and page.evaluate(kept) == before
+        done.click()
+        assert page.evaluate(kept) == "{}" and page.evaluate(focus) == "open-settings"
+
+
+@pytest.mark.parametrize("name, text", [("temperature", "0,7"), ("top_p", "3"), ("max_tokens", "12.5"), ("tools", "{bad")])
+def test_settings_kept_by_an_earlier_version_are_refused_by_name(chromium, server, name, text):
+    with open_page(chromium, server.url, {name: text}) as page:
+        send(page, "Hi")
+        assert f"field {name}" in wait_reply(page).locator(".error").inner_text()
 
 
 def test_empty_settings_show_what_the_server_takes(chromium, chat_model):
@@ -494,6 +536,11 @@ def test_the_theme_can_be_chosen(chromium, server):
         page.get_by_label("Colours").select_option("dark")
         dark = page.evaluate(ground)
         assert dark != light
+        page.keyboard.press("Escape")
+        assert page.evaluate(ground) == light
+        page.click("#open-settings")
+        page.get_by_label("Colours").select_option("dark")
+        page.click("#settings-done")
         page.reload()
         assert page.evaluate(ground) == dark
 

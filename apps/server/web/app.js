@@ -165,7 +165,7 @@ for (const button of document.querySelectorAll('[data-close]')) {
 }
 for (const dialog of document.querySelectorAll('dialog')) {
   dialog.addEventListener('click', (event) => {
-    if (event.target === dialog && dialog.id !== 'key-dialog') dialog.close('no');
+    if (event.target === dialog && !dialog.querySelector('input, textarea')) dialog.close('no');  // nothing typed is lost
   });
 }
 initSettings();

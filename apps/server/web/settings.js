@@ -1,7 +1,7 @@
-// The settings dialog: fields with their limits, kept as they are typed, sent only where they hold
-// something.
+// The settings dialog: fields with their limits. Done keeps them if all are valid; they are sent only
+// where they hold something.
 import {getJson} from './api.js';
-import {byId, confirmThat, el} from './dom.js';
+import {byId, el} from './dom.js';
 import {saveSettings, settings} from './store.js';
 
 const number = (min, max, step) => ({kind: 'number', min, max, step});
@@ -23,9 +23,8 @@ const FIELDS = [
   {name: 'theme', label: 'Colours', kind: 'choice', options: [['', 'As the system'], ['light', 'Light'], ['dark', 'Dark']]},
 ];
 
-export function applyTheme() {
-  const theme = settings.theme === 'light' || settings.theme === 'dark' ? settings.theme : '';
-  if (theme) document.documentElement.dataset.theme = theme;
+export function applyTheme(theme = settings.theme) {
+  if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
 }
 
@@ -49,6 +48,8 @@ function problem(field, text) {
   return '';
 }
 
+const inputOf = (field) => byId(`setting-${field.name}`);
+
 // What the server takes where a field is empty: {name: value}. A page that cannot learn it shows none.
 let defaults = null;
 
@@ -62,21 +63,31 @@ async function showDefaults() {
   for (const field of FIELDS) {
     const value = defaults[field.name];
     const given = value !== undefined && !(field.max !== undefined && value < 0);  // -1: the hint says it
-    if (field.kind === 'number' && given) byId(`setting-${field.name}`).placeholder = String(value);
+    if (field.kind === 'number' && given) inputOf(field).placeholder = String(value);
   }
 }
 
 const textOf = (name) => (typeof settings[name] === 'string' ? settings[name] : '');
 
-// Fields of a request. A value that is not valid is left out (the dialog says so).
+const numberOf = (text) => (Number.isFinite(Number(text)) ? Number(text) : text);
+
+function jsonOf(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+// Fields of a request. What an earlier version kept may be invalid: it goes as it is, and the server says what is wrong.
 export function requestFields(chat) {
   const body = {};
   for (const field of FIELDS) {
     const text = textOf(field.name);
-    if (text.trim() === '' || problem(field, text)) continue;
-    if (field.kind === 'number') body[field.name] = Number(text);
+    if (text.trim() === '') continue;
+    if (field.kind === 'number') body[field.name] = numberOf(text);
     else if (field.name === 'stop') body.stop = text.split('\n').filter((line) => line !== '').map((line) => line.replaceAll('\\n', '\n'));
-    else if (field.name === 'tools' && chat) body.tools = JSON.parse(text);
+    else if (field.name === 'tools' && chat) body.tools = jsonOf(text);
   }
   if (body.tools?.length === 0) delete body.tools;
   return body;
@@ -102,37 +113,52 @@ function control(field) {
     wrong.textContent = text;
     wrong.hidden = !text;
     input.setAttribute('aria-invalid', String(Boolean(text)));
+    byId('settings-problem').textContent = '';
+    if (field.name === 'theme') applyTheme(input.value);
   };
-  input.addEventListener('input', () => {
-    if (input.value.trim() === '') delete settings[field.name];
-    else settings[field.name] = input.value;
-    check();
-    saveSettings();
-    if (field.name === 'theme') applyTheme();
-  });
+  input.addEventListener('input', check);
   check();
   return el('div', {class: `field ${field.kind === 'number' ? 'short' : ''}`},
     el('label', {for: id}, field.label), input,
     field.hint ? el('p', {class: 'fine', id: `${id}-hint`}, field.hint) : null, wrong);
 }
 
-function build() {
+function show() {
   byId('settings-fields').replaceChildren(...FIELDS.map(control));
+  showDefaults();
+}
+
+function keep() {
+  const bad = FIELDS.find((field) => problem(field, inputOf(field).value));
+  if (bad) {
+    byId('settings-problem').textContent = `${bad.label}: ${problem(bad, inputOf(bad).value)}`;
+    inputOf(bad).focus();
+    return;
+  }
+  for (const name of Object.keys(settings)) delete settings[name];
+  for (const field of FIELDS) {
+    const {value} = inputOf(field);
+    if (value.trim() !== '') settings[field.name] = value;
+  }
+  saveSettings();
+  byId('settings').close();
 }
 
 export function initSettings() {
   applyTheme();
   byId('open-settings').addEventListener('click', () => {
-    build();
-    showDefaults();
+    show();
     byId('settings').showModal();
   });
-  byId('settings-reset').addEventListener('click', async () => {
-    if (!await confirmThat('Empty all settings?', 'Reset')) return;
-    for (const key of Object.keys(settings)) delete settings[key];
-    saveSettings();
-    applyTheme();
-    build();
-    showDefaults();
+  byId('settings').addEventListener('close', () => applyTheme());  // what was not kept is over
+  byId('settings-form').addEventListener('submit', (event) => {
+    event.preventDefault();
+    keep();
+  });
+  byId('settings-reset').addEventListener('click', () => {
+    for (const field of FIELDS) {
+      inputOf(field).value = '';
+      inputOf(field).dispatchEvent(new Event('input'));
+    }
   });
 }
