@@ -98,6 +98,17 @@ def test_stop_frees_the_sequence(chromium, slow_server):
             slow_server.wait_idle()
 
 
+def test_focus_goes_from_stop_to_the_message(chromium, slow_server):
+    with open_page(chromium, slow_server.url, {"temperature": 0, "max_tokens": 1500}) as page:
+        for key in ("Enter", " "):
+            send(page, "Go on and on")
+            page.locator("#stop:visible").wait_for()
+            page.focus("#stop")
+            page.keyboard.press(key)
+            page.locator("#send:visible").wait_for()
+            assert page.evaluate("document.activeElement.id") == "composer-text"
+
+
 def test_regenerate_edit_copy_clear_delete(chromium, server):
     with open_page(chromium, server.url, {**GREEDY, "max_tokens": 8},
                    permissions=["clipboard-read", "clipboard-write"]) as page:

@@ -182,6 +182,7 @@ export class Chat {
   }
 
   busy(on) {
+    if (!on && document.activeElement === byId('stop')) this.area.focus();  // the button goes
     byId('send').hidden = on;
     byId('stop').hidden = !on;
     byId('esc-hint').hidden = !on;
