@@ -81,8 +81,7 @@ def test_a_chat_streams_and_is_kept(chromium, slow_server):
         assert int(re.search(r"cached (\d+) tok", figures)[1]) > 0  # the first turn's cache
         shown = page.locator("#messages > li").all_inner_texts()
         page.reload()
-        page.get_by_role("button", name="Hello", exact=True).click()
-        page.locator("#messages > li").nth(3).wait_for()
+        page.locator("#messages > li").nth(3).wait_for()  # the same conversation
         assert page.locator("#messages > li").all_inner_texts() == shown
 
 
@@ -139,6 +138,30 @@ def test_regenerate_edit_copy_clear_delete(chromium, server):
         until(page, "document.querySelectorAll('#messages > li').length === 0")
         page.wait_for_timeout(1200)  # storage is written once a second at most
         assert "Uno" not in page.evaluate("JSON.stringify(localStorage)")
+
+
+def test_a_reload_keeps_the_place_and_the_draft(chromium, server):
+    with open_page(chromium, server.url, {**GREEDY, "max_tokens": 4}) as page:
+        for text in ("First", "Second"):
+            page.click("#new-conversation")
+            send(page, text)
+            wait_reply(page)
+        page.get_by_role("button", name="First", exact=True).click()
+        page.fill("#composer-text", "Not sent\nyet\nat all")
+        height = page.locator("#composer-text").bounding_box()["height"]
+        page.reload()
+        assert page.locator("li.user .text").all_inner_texts() == ["First"]
+        assert page.locator("#conversation-list .current").inner_text() == "First"
+        assert page.locator("#composer-text").input_value() == "Not sent\nyet\nat all"
+        assert page.locator("#composer-text").bounding_box()["height"] == height
+        other = second_tab(page)  # begins on its own
+        assert other.locator("#messages > li").count() == 0 and other.locator("#composer-text").input_value() == ""
+        page.press("#composer-text", "Enter")
+        wait_reply(page, 2)
+        page.click("#new-conversation")
+        page.reload()
+        assert page.locator("#messages > li").count() == 0
+        assert page.locator("#composer-text").input_value() == ""
 
 
 TITLES = "[...document.querySelectorAll('#conversation-list .conversation')].map((node) => node.textContent).join()"

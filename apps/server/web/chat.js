@@ -3,7 +3,7 @@ import {ApiError, complete} from './api.js';
 import {announce, byId, confirmThat, el} from './dom.js';
 import {MessageView, resultForm} from './message.js';
 import {requestFields, systemPrompt} from './settings.js';
-import {newConversation, saveConversation, titleOf} from './store.js';
+import {conversations, draft, lastOpen, newConversation, saveConversation, titleOf} from './store.js';
 
 export class Chat {
   // `changed()`: the list of conversations looks different now.
@@ -16,7 +16,9 @@ export class Chat {
     this.list = byId('messages');
     this.area = byId('composer-text');
     this.follow = true;
-    this.open(newConversation());
+    this.open(conversations.find((conversation) => conversation.id === lastOpen.get()) ?? newConversation());
+    this.area.value = draft.get();
+    this.grow();
 
     byId('composer').addEventListener('submit', (event) => {
       event.preventDefault();
@@ -28,7 +30,10 @@ export class Chat {
         this.submit();
       }
     });
-    this.area.addEventListener('input', () => this.grow());
+    this.area.addEventListener('input', () => {
+      draft.set(this.area.value);
+      this.grow();
+    });
     byId('stop').addEventListener('click', () => this.stop());
     byId('clear').addEventListener('click', () => this.clear());
     document.addEventListener('keydown', (event) => {
@@ -56,6 +61,7 @@ export class Chat {
   open(conversation) {
     this.stop();
     this.conversation = conversation;
+    lastOpen.set(conversation.id);
     this.show();
   }
 
@@ -72,6 +78,7 @@ export class Chat {
 
   // Another tab may have gone on with the conversation.
   refresh() {
+    lastOpen.set(this.conversation.id);
     if (this.conversation.messages === this.shown) return;
     const focused = this.list.contains(document.activeElement);
     this.show();
@@ -116,6 +123,7 @@ export class Chat {
     const go = this.text && this.conversation.messages.length > 0;  // an empty box: just go on
     if (this.abort || (text === '' && !go)) return;
     this.area.value = '';
+    draft.set('');
     this.grow();
     if (text !== '') this.add({role: 'user', content: text});
     this.reply();

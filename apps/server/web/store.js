@@ -1,10 +1,9 @@
-// What this browser keeps: settings and conversations in localStorage, the API key in
-// sessionStorage. A full or forbidden storage is told, and the page goes on without it.
+// What this browser keeps: settings and conversations in localStorage; the API key, the draft and
+// which conversation is open in sessionStorage. A full or forbidden storage is told, and the page goes on without it.
 
 const SETTINGS = 'ringkeep.settings';
 const CONVERSATION = 'ringkeep.conversation.';  // and its id: a key for each, so that tabs do not write over each other's
 const EARLIER = 'ringkeep.conversations';       // one list, of earlier versions
-const KEY = 'ringkeep.key';
 
 // `onchange()`: another tab changed what is kept.
 export const store = {onproblem: () => {}, onchange: () => {}};
@@ -42,15 +41,23 @@ function tell(written) {
   store.onproblem(written ? '' : 'This browser has no more room for conversations: delete some to keep new ones.');
 }
 
-export const apiKey = {
-  get() {
-    try { return sessionStorage.getItem(KEY) ?? ''; } catch { return this.memory ?? ''; }
-  },
-  set(key) {
-    this.memory = key;
-    try { sessionStorage.setItem(KEY, key); } catch { /* kept in memory */ }
-  },
-};
+// Text that is this tab's alone, until it is closed.
+function ofTab(key) {
+  let memory = '';
+  return {
+    get() {
+      try { return sessionStorage.getItem(key) ?? ''; } catch { return memory; }
+    },
+    set(text) {
+      memory = text;
+      try { sessionStorage.setItem(key, text); } catch { /* kept in memory */ }
+    },
+  };
+}
+
+export const apiKey = ofTab('ringkeep.key');
+export const lastOpen = ofTab('ringkeep.open');  // the id of a conversation
+export const draft = ofTab('ringkeep.draft');
 
 // ---- settings ----
 
