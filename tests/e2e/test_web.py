@@ -329,6 +329,41 @@ def test_a_server_that_is_gone_is_told(chromium, chat_model):
         assert "cannot be reached" in wait_reply(page).locator(".error").inner_text()
 
 
+def test_a_server_that_is_killed_is_told_soon(chromium, chat_model):
+    gone = "document.getElementById('server-state').textContent === 'not reachable'"
+    narrow = {"width": 800, "height": 900}  # without the map, which asks as well
+    with Server(chat_model, "--ctx", 512) as server, open_page(chromium, server.url, viewport=narrow) as page:
+        page.locator("#model-name").get_by_text("tinychat").wait_for()
+        server.process.kill()
+        until(page, gone, 7)
+    with Server(chat_model, "--ctx", 2048, fault="slow:25") as server:
+        with open_page(chromium, server.url, {"max_tokens": 1500}, viewport=narrow) as page:
+            page.locator("#model-name").get_by_text("tinychat").wait_for()
+            send(page, "Go on and on")
+            until(page, "document.querySelector('#messages > li:last-child .text')?.textContent.length > 3")
+            server.process.kill()
+            page.locator("li.assistant .error:visible").wait_for()
+            until(page, gone, 2)  # at once
+            assert "broke off" in page.locator("li.assistant .error").inner_text()
+
+
+def test_a_server_that_does_not_answer_is_told(chromium, server):
+    with open_page(chromium, server.url) as page:
+        page.locator("#model-name").get_by_text("tinychat").wait_for()
+        page.route("**/health", lambda route: None)
+        until(page, "document.getElementById('server-state').textContent === 'not reachable'", 10)
+        page.unroute("**/health")
+        until(page, "document.getElementById('server-state').textContent === ''", 10)
+
+
+def test_no_speed_is_made_up(chromium, server):
+    with open_page(chromium, server.url) as page:
+        scripted(page, [{"content": "word "}] * 500)  # all at once
+        send(page, "Hi")
+        figures = wait_reply(page).locator(".figures").inner_text()
+        assert "reply 34 tok" in figures and "speed" not in figures
+
+
 @pytest.mark.parametrize("attack", ["all", *range(len(ATTACKS))])
 def test_replies_cannot_bring_scripts(chromium, server, attack):
     text = "\n\n".join(ATTACKS) if attack == "all" else ATTACKS[attack]

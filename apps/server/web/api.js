@@ -21,6 +21,10 @@ export class ApiError extends Error {
   }
 }
 
+// Told when a request did not reach the server, or its reply broke off.
+let lost = () => {};
+export function onLost(tell) { lost = tell; }
+
 // Asked for a key when the server wants one: resolves to true when there is a new one.
 let askForKey = async () => false;
 export function onKeyWanted(ask) { askForKey = ask; }
@@ -43,6 +47,7 @@ async function send(path, options) {
     response = await fetch(path, {...options, headers, cache: 'no-store'});
   } catch (error) {
     if (error.name === 'AbortError') throw error;
+    lost();
     throw new ApiError(0, {message: 'The server cannot be reached.'});
   }
   return response;
@@ -63,10 +68,10 @@ export async function getJson(path, options) {
   return (await request(path, options)).json();
 }
 
-// "ok", or why not, in a word; never throws.
-export async function health() {
+// "ok", or why not, in a word, within `most` milliseconds; never throws.
+export async function health(most) {
   try {
-    const response = await send('health', {});
+    const response = await send('health', {signal: AbortSignal.timeout(most)});
     if (response.ok) return 'ok';
     const body = await response.json().catch(() => ({}));
     return typeof body.status === 'string' ? body.status : `HTTP ${response.status}`;
@@ -114,11 +119,16 @@ export async function* complete(path, body, conversation, signal) {
     body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}}),
     signal,
   });
-  for await (const data of eventData(response.body)) {
-    if (data === '[DONE]') return;
-    const chunk = JSON.parse(data);
-    if (chunk.error) throw new ApiError(0, chunk.error);
-    yield chunk;
+  try {
+    for await (const data of eventData(response.body)) {
+      if (data === '[DONE]') return;
+      const chunk = JSON.parse(data);
+      if (chunk.error) throw new ApiError(0, chunk.error);
+      yield chunk;
+    }
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;  // else the network's
   }
+  lost();
   throw new ApiError(0, {message: 'The reply broke off: the connection to the server was lost.'});
 }

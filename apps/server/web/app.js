@@ -1,12 +1,12 @@
 // Puts the page together: views, dialogs, the model that is served.
-import {getJson, health, onKeyWanted} from './api.js';
+import {getJson, health, onKeyWanted, onLost} from './api.js';
 import {CacheMap} from './cache.js';
 import {Chat} from './chat.js';
 import {byId, confirmThat, el, icon, iconButton} from './dom.js';
 import {applyTheme, initSettings} from './settings.js';
 import {apiKey, conversations, newConversation, removeConversation, store, titleOf} from './store.js';
 
-const HEALTH_MS = 10000;
+const HEALTH_MS = 3000;
 const LOADING_MS = 1000;
 
 // ---- conversations ----
@@ -129,9 +129,11 @@ async function showModels() {
 
 async function watch() {
   let known = false;
+  let wake = () => {};
+  onLost(() => wake());  // looks at once
   let refused = null;  // the key that was not good enough: another one is waited for
   while (true) {
-    const state = document.hidden ? 'hidden' : await health();
+    const state = document.hidden ? 'hidden' : await health(HEALTH_MS);
     if (state === 'ok') {
       if (known || refused === null) setState('', false);
       if (!known && refused !== apiKey.get()) {
@@ -147,7 +149,10 @@ async function watch() {
     } else if (state !== 'hidden') {
       setState({loading: 'loading the model…', draining: 'shutting down', unreachable: 'not reachable'}[state] ?? state, state !== 'loading');
     }
-    await new Promise((resolve) => setTimeout(resolve, state === 'ok' && known ? HEALTH_MS : LOADING_MS * (state === 'ok' ? 5 : 1)));
+    await new Promise((resolve) => {
+      wake = resolve;
+      setTimeout(resolve, state === 'ok' && known ? HEALTH_MS : LOADING_MS * (state === 'ok' ? 5 : 1));
+    });
   }
 }
 

@@ -10,11 +10,14 @@ function pretty(json) {
   }
 }
 
+// Tokens that came almost at once tell nothing of the speed at which they were made.
+const SHORTEST = 0.1;  // seconds
+
 function figures(stats) {
   if (!stats) return [];
   const parts = [];
   const add = (label, text) => parts.push(el('span', {}, el('span', {class: 'fine-label'}, `${label} `), text));
-  if (stats.tokens > 1 && stats.seconds > 0) add('speed', `${((stats.tokens - 1) / stats.seconds).toFixed(1)} tok/s`);
+  if (stats.tokens > 1 && stats.seconds >= SHORTEST) add('speed', `${((stats.tokens - 1) / stats.seconds).toFixed(1)} tok/s`);
   if (stats.ttft >= 0) add('first token', stats.ttft < 10 ? `${stats.ttft.toFixed(2)} s` : `${stats.ttft.toFixed(0)} s`);
   if (stats.prompt >= 0) add('prompt', `${formatCount(stats.prompt)} tok`);
   if (stats.prompt >= 0) add('cached', `${formatCount(stats.cached ?? 0)} tok`);
