@@ -313,6 +313,7 @@ def test_empty_settings_show_what_the_server_takes(chromium, chat_model):
         page.wait_for_function("document.getElementById('setting-temperature').placeholder === '0.7'")
         shown = {name: page.locator(f"#setting-{name}").get_attribute("placeholder") for name in ("top_p", "seed", "max_tokens")}
         assert shown == {"top_p": "0.9", "seed": None, "max_tokens": None}
+        until(page, "document.getElementById('setting-max_tokens-hint').textContent === 'Empty: to the end of the context'")
         box = page.locator("#settings-done").bounding_box()  # without scrolling
         assert box["y"] >= 0 and box["y"] + box["height"] <= 667
         assert page.evaluate("""() => {
@@ -320,6 +321,19 @@ def test_empty_settings_show_what_the_server_takes(chromium, chat_model):
             return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2).id;
         }""") == "settings-done"
 
+
+def test_the_limit_of_the_server_is_shown(chromium, chat_model, plain_model):
+    hint = "document.getElementById('setting-max_tokens-hint').textContent"
+    cases = [(chat_model, ["--max-tokens", 30], 30), (plain_model, ["--max-tokens", 40], 40), (plain_model, [], 16)]
+    for model, flags, most in cases:
+        with Server(model, "--ctx", 512, *flags) as server, open_page(chromium, server.url, {"temperature": 0}) as page:
+            until(page, "document.getElementById('model-name').textContent !== ''")
+            page.click("#open-settings")
+            until(page, f"{hint} === 'Empty: {most}, as the server is set'")
+            assert page.locator("#setting-max_tokens").get_attribute("placeholder") == str(most)
+            page.keyboard.press("Escape")
+            send(page, "Hi")
+            assert f"reply {most} tok" in wait_reply(page).locator(".figures").inner_text()
 
 def test_a_server_that_is_gone_is_told(chromium, chat_model):
     with Server(chat_model, "--ctx", 512) as server, open_page(chromium, server.url, GREEDY) as page:

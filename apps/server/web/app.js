@@ -173,7 +173,7 @@ for (const dialog of document.querySelectorAll('dialog')) {
     if (event.target === dialog && !dialog.querySelector('input, textarea')) dialog.close('no');  // nothing typed is lost
   });
 }
-initSettings();
+initSettings(() => chat.text);
 initKey();
 initDrawer();
 chat = new Chat(showConversations);

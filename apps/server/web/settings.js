@@ -1,7 +1,7 @@
 // The settings dialog: fields with their limits. Done keeps them if all are valid; they are sent only
 // where they hold something.
 import {getJson} from './api.js';
-import {byId, el} from './dom.js';
+import {byId, el, formatCount} from './dom.js';
 import {saveSettings, settings} from './store.js';
 
 const number = (min, max, step) => ({kind: 'number', min, max, step});
@@ -13,7 +13,7 @@ const FIELDS = [
   {name: 'top_p', label: 'Top p', ...number(0, 1, 'any'), hint: '1: off'},
   {name: 'top_k', label: 'Top k', ...whole(-1, 2147483647), hint: '0: off'},
   {name: 'min_p', label: 'Min p', ...number(0, 1, 'any'), hint: '0: off'},
-  {name: 'max_tokens', label: 'Max tokens', ...whole(1, 2147483647), hint: 'Empty: to the end of the context'},
+  {name: 'max_tokens', label: 'Max tokens', ...whole(1, 2147483647), hint: 'Empty: as the server is set'},
   {name: 'seed', label: 'Seed', ...whole(-1, Number.MAX_SAFE_INTEGER), hint: 'Empty: a new one each time'},
   {name: 'repetition_penalty', label: 'Repetition penalty', ...number(0.001, 100, 'any'), hint: '1: off'},
   {name: 'presence_penalty', label: 'Presence penalty', ...number(-2, 2, 'any'), hint: '0: off'},
@@ -50,21 +50,23 @@ function problem(field, text) {
 
 const inputOf = (field) => byId(`setting-${field.name}`);
 
-// What the server takes where a field is empty: {name: value}. A page that cannot learn it shows none.
-let defaults = null;
+let continuesText = () => false;
 
+// What the server takes where a field is empty. A page that cannot learn it shows nothing.
 async function showDefaults() {
+  let properties;
   try {
-    defaults ??= Object.fromEntries(Object.entries((await getJson('openapi.json')).components.schemas.ChatRequest.properties)
-      .map(([name, property]) => [name, property.default]));
+    properties = (await getJson('openapi.json')).components.schemas[continuesText() ? 'CompletionRequest' : 'ChatRequest'].properties;
   } catch {
     return;
   }
   for (const field of FIELDS) {
-    const value = defaults[field.name];
+    const value = properties[field.name]?.default;
     const given = value !== undefined && !(field.max !== undefined && value < 0);  // -1: the hint says it
     if (field.kind === 'number' && given) inputOf(field).placeholder = String(value);
   }
+  const most = properties.max_tokens.default;
+  byId('setting-max_tokens-hint').textContent = most < 0 ? 'Empty: to the end of the context' : `Empty: ${formatCount(most)}, as the server is set`;
 }
 
 const textOf = (name) => (typeof settings[name] === 'string' ? settings[name] : '');
@@ -144,7 +146,9 @@ function keep() {
   byId('settings').close();
 }
 
-export function initSettings() {
+// `text()`: whether the model continues text.
+export function initSettings(text) {
+  continuesText = text;
   applyTheme();
   byId('open-settings').addEventListener('click', () => {
     show();
