@@ -335,6 +335,31 @@ def test_the_limit_of_the_server_is_shown(chromium, chat_model, plain_model):
             send(page, "Hi")
             assert f"reply {most} tok" in wait_reply(page).locator(".figures").inner_text()
 
+def test_a_full_context_says_what_to_do(chromium, chat_model):
+    with Server(chat_model, "--ctx", 200) as server, open_page(chromium, server.url, {"temperature": 0}, **PHONE) as page:
+        until(page, "document.getElementById('model-name').textContent !== ''")
+        page.evaluate(LISTEN)
+        send(page, "Hi")
+        reply = wait_reply(page)
+        assert "Cut at the end of the context" in reply.locator(".figures").inner_text()
+        send(page, "And more")
+        refused = wait_reply(page, 2)
+        assert "the context (--ctx) holds 200" in refused.locator(".error").inner_text()
+        for one in (reply, refused):
+            advice = one.locator(".note").inner_text()
+            assert all(word in advice for word in ("new conversation", "Max tokens", "--ctx", "--max-kv-size")), advice
+        until(page, "window.said.some((text) => text.includes('new conversation'))")
+        accessible(page, "a full context")
+        no_sideways_scroll(page, "a full context")
+        page.evaluate("document.getElementById('new-conversation').click()")
+        page.click("#open-settings")
+        page.get_by_label("Max tokens").fill("5")
+        page.click("#settings-done")
+        send(page, "Hi")
+        reply = wait_reply(page)
+        assert "Cut at the token limit" in reply.locator(".figures").inner_text() and reply.locator(".note").is_hidden()
+
+
 def test_a_server_that_is_gone_is_told(chromium, chat_model):
     with Server(chat_model, "--ctx", 512) as server, open_page(chromium, server.url, GREEDY) as page:
         page.locator("#model-name").get_by_text("tinychat").wait_for()

@@ -120,11 +120,11 @@ async function showModels() {
   byId('model-name').hidden = data.length > 1;
   const use = (model) => {
     byId('model-name').textContent = model.id;
-    chat.setModel(model.id, model.meta?.chat_template === false);
+    chat.setModel(model.id, model.meta?.chat_template === false, model.max_model_len);
   };
   select.onchange = () => use(data[select.selectedIndex]);
   use(data[0]);
-  chat.noTemplate = () => chat.setModel(chat.model, true);
+  chat.noTemplate = () => chat.setModel(chat.model, true, chat.context);
 }
 
 async function watch() {

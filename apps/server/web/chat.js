@@ -1,7 +1,7 @@
 // The conversation that is open: sending, streaming, stopping, going back.
 import {ApiError, complete} from './api.js';
 import {announce, byId, confirmThat, el} from './dom.js';
-import {MessageView, resultForm} from './message.js';
+import {advice, MessageView, resultForm} from './message.js';
 import {requestFields, systemPrompt} from './settings.js';
 import {conversations, draft, lastOpen, newConversation, saveConversation, titleOf} from './store.js';
 
@@ -44,9 +44,11 @@ export class Chat {
     });
   }
 
-  setModel(name, text) {
+  // `context`: most tokens of a prompt and its reply.
+  setModel(name, text, context) {
     this.model = name;
     this.text = text;
+    this.context = context;
     const note = byId('mode-note');
     note.hidden = !text;
     note.textContent = text ? 'This model has no chat template: it does not answer, it goes on with your text. ' +
@@ -219,10 +221,11 @@ export class Chat {
       if (error.name === 'AbortError') {
         message.finish = 'stopped';
       } else {
-        message.error = {message: error.message, details: error instanceof ApiError ? error.details() : ''};
+        message.error = {message: error.message, details: error instanceof ApiError ? error.details() : '', code: error.code};
         if (error.code === 'no_chat_template') this.noTemplate?.();
       }
     }
+    if (message.finish === 'length' && stream.usage?.total_tokens >= this.context) message.finish = 'full';
     stream.end();
     this.abort = null;
     this.busy(false);
@@ -311,6 +314,7 @@ class Stream {
     this.say(/$/g);
     const {message} = this;
     announce(message.error ? '' : message.finish === 'stopped' ? 'The reply was stopped.' : 'The reply is complete.');
+    announce(advice(message));
     for (const call of message.tool_calls ?? []) announce(`The model calls the tool ${call.function.name}.`);
   }
 }

@@ -25,7 +25,14 @@ function figures(stats) {
   return parts;
 }
 
-const FINISH = {length: 'Cut at the token limit', stopped: 'Stopped'};
+const FINISH = {length: 'Cut at the token limit', full: 'Cut at the end of the context', stopped: 'Stopped'};
+
+// What to do next where the context is full, or ''.
+export function advice(message) {
+  if (message.finish !== 'full' && message.error?.code !== 'context_length_exceeded') return '';
+  return 'The context is full: begin a new conversation, or shorten the message. A lower Max tokens in the settings leaves ' +
+    'room for more turns. A server started with a larger --ctx holds more; with --max-kv-size it drops old text and goes on.';
+}
 
 export class MessageView {
   // `actions`: {regenerate, edit(text), result(calls)}; `plain`: text that is continued, no markdown.
@@ -38,10 +45,11 @@ export class MessageView {
     this.body = el('div', {class: plain ? 'text plain-text' : 'text'});
     this.calls = el('div', {class: 'calls'});
     this.error = el('div', {class: 'error', role: 'alert', hidden: true});
+    this.advice = el('p', {class: 'note', hidden: true});
     this.foot = el('div', {class: 'figures'});
     this.buttons = el('div', {class: 'message-buttons'});
     this.node = el('li', {class: `message ${message.role}`},
-      el('h3', {class: plain ? 'hidden' : 'role'}, this.name), this.thinking, this.body, this.calls, this.error,
+      el('h3', {class: plain ? 'hidden' : 'role'}, this.name), this.thinking, this.body, this.calls, this.error, this.advice,
       el('div', {class: 'message-foot'}, this.foot, this.buttons));
     this.streaming = false;
     this.update();
@@ -66,6 +74,8 @@ export class MessageView {
     this.body.hidden = !message.content && !this.streaming;
     this.updateCalls();
     this.updateError();
+    this.advice.textContent = advice(message);
+    this.advice.hidden = !this.advice.textContent;
     const note = FINISH[message.finish];
     this.foot.replaceChildren(...(note ? [el('span', {class: 'finish'}, note)] : []), ...figures(message.stats));
     if (this.streaming) this.buttons.replaceChildren();
