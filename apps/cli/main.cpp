@@ -2,13 +2,17 @@
 #include <signal.h>
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
 #include "cli/interrupt.h"
@@ -51,18 +55,32 @@ void refuse_empty_names(CLI::App& app) {
     refuse_empty_names(*command);
 }
 
+// Flags that the command does not have, in their order: a line for each when one is of another
+// program.
+int report_unknown(const CommandLine& line) {
+  std::vector<std::string> advice;
+  for (const std::string& flag : line.unknown)
+    advice.push_back(foreign_flag_advice(*line.command, flag));
+  if (std::ranges::all_of(advice, [](const std::string& text) { return text.empty(); }))
+    return report(make_error(ErrorKind::usage, "no such flag{} {}",
+                             line.unknown.size() > 1 ? "s:" : "", fmt::join(line.unknown, ", ")));
+  const int code = report(make_error(
+      ErrorKind::usage, "flags of other programs, and what to write here (docs/migrating.md):"));
+  for (size_t i = 0; i < advice.size(); ++i)
+    print_note("  {}: {}", line.unknown[i], advice[i].empty() ? "no such flag" : advice[i]);
+  return code;
+}
+
 // What was wrong with a command line, in the words of whoever wrote it.
-int report_usage(CLI::App& app, const std::vector<std::string>& arguments, const char* problem) {
+int report_usage(const CLI::App& app, const CommandLine& line, const std::string& problem) {
+  const std::vector<std::string>& arguments = line.arguments;
   const bool names_command = !arguments.empty() && !arguments.front().starts_with('-');
-  if (names_command && find_command(app, arguments.front()) == nullptr) {
+  if (names_command && find_command(app, arguments.front()) == nullptr)
     report(make_error(ErrorKind::usage, "there is no command \"{}\"", arguments.front()));
-  } else if (const auto lines = foreign_flags(app, arguments); !lines.empty()) {
-    report(make_error(ErrorKind::usage,
-                      "flags of other programs, and what to write here (docs/migrating.md):"));
-    for (const std::string& line : lines) print_note("  {}", line);
-  } else {
+  else if (!line.unknown.empty())
+    report_unknown(line);
+  else
     report(make_error(ErrorKind::usage, "{}", problem));
-  }
   print_note("Run `ringkeep --help` or `ringkeep COMMAND --help` for the options.");
   return exit_code(ErrorKind::usage);
 }
@@ -97,16 +115,18 @@ int run(int argc, char** argv) {
                                          add_calibrate(app), add_convert(app), add_tokenize(app),
                                          add_inspect(app),   add_cache(app)};
   refuse_empty_names(app);
-  // llama-server's spelling: an option of one dash and two letters, which the library has not.
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (std::string& argument : arguments)
-    if ((arguments.front() == "serve" || arguments.front() == "plan") && argument == "-np")
-      argument = "--parallel";
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as it wants them
+  const CommandLine line = read_command_line(app, {argv + 1, argv + argc});
+  if (!line.unknown.empty()) return report_usage(app, line, "");
+  try {  // the library wants the last first
+    app.parse(std::vector<std::string>(line.arguments.rbegin(), line.arguments.rend()));
+  } catch (const CLI::ExtrasError& error) {
+    std::string problem = error.what();
+    if (!line.widened.empty())
+      problem += fmt::format("; {} takes one value, write it again for each", line.widened);
+    return report_usage(app, line, problem);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return flushed(app.exit(error));  // --help, --version
-    return report_usage(app, arguments, error.what());
+    return report_usage(app, line, in_typed_names(line, error.what()));
   }
   for (const Command& command : commands)
     if (command.app->parsed()) return run_command(command);

@@ -98,8 +98,8 @@ void add_context_option(CLI::App& app, CacheFlags& flags) {
 }
 
 void add_parallel_option(CLI::App& app, CacheFlags& flags) {
-  add_integer(app, "--parallel,--max-num-seqs", flags.parallel, "sequences at the same time", 1,
-              kMostSequences)
+  add_integer(app, "--parallel,--max-num-seqs", flags.parallel,
+              "sequences at the same time; also -np", 1, kMostSequences)
       ->group("Cache");
 }
 

@@ -7,7 +7,7 @@ import pytest
 from ringkeep_cli import ROOT, fails, ok
 
 TEXT = (ROOT / "docs/migrating.md").read_text()
-OTHER_COMMANDS = {"--prompt-cache-file"}  # of `run`, as the text says
+OTHER_COMMANDS = {"--prompt-cache-file", "--system", "--raw"}  # of `run`, as the text says
 
 
 def tables():
@@ -36,7 +36,7 @@ def test_flags_that_it_names_exist():
 
 def test_flags_that_are_spelt_otherwise_say_so():
     """Each flag of the left columns that `serve` does not take: exit 2, and a line that begins with it."""
-    known = set(flags_in(ok("serve", "--help").decode())) | {"-np"}
+    known = set(flags_in(ok("serve", "--help").decode()))
     named = {flag for heads, rows in tables() if heads[1] == "ringkeep serve" for row in rows for flag in flags_in(row[0])}
     foreign = sorted(named - known)
     assert len(foreign) > 40
@@ -45,6 +45,58 @@ def test_flags_that_are_spelt_otherwise_say_so():
     assert sorted(said) == foreign
     assert "  -ctk: --kv-key-bits 8" in fails(2, "serve", "demo", "-ctk", "q8_0")
     assert "  --dtype: leave it out" in fails(2, "run", "demo", "--dtype=bfloat16", "-p", "x")
+
+
+def test_every_flag_that_is_answered_is_in_the_text():
+    source = (ROOT / "apps/cli/foreign_flags.cpp").read_text()
+    ours = set(flags_in(ok("serve", "--help").decode()))
+    answered = set(re.findall(r'"(--?[a-z][a-z-]*)"', source)) - ours
+    assert len(answered) > 200
+    assert answered <= {flag for heads, rows in tables() for row in rows for flag in flags_in(row[0])}
+
+
+@pytest.mark.parametrize("command, flag, answer", [
+    ("serve", "-hf", "org/name is the first argument"), ("run", "-hf", "org/name is the first argument"),
+    ("serve", "-tb", "leave it out"), ("serve", "-cb", "leave it out"), ("serve", "-to", "--write-timeout"),
+    ("serve", "-ctxcp", "--prefix-cache-bytes"), ("serve", "-ncmoe", "--expert-memory"), ("serve", "-cmoe", "--expert-memory"),
+    ("serve", "-nkvo", "no GPU"), ("run", "-sys", "--system"), ("run", "-cnv", "leave it out"), ("plan", "-fa", "always on"),
+    ("serve", "--max_model_len", "written --max-model-len"), ("serve", "--max_num_batched_tokens", "--chunk")])
+def test_one_dash_and_letters_are_one_flag(command, flag, answer):
+    """Never the short flags that the letters would be, whether the model comes before or after."""
+    for arguments in ([flag, "4", "demo"], ["demo", flag, "4"], ["demo", "-c", 512, flag]):
+        stderr = fails(2, command, *arguments)
+        line, = [line for line in stderr.splitlines() if line.startswith(f"  {flag}: ")]
+        assert answer in line
+
+
+def test_unknown_flags_are_named_together():
+    """In their order, as they were typed, without values, whether or not others know them."""
+    flags = ["--slots", "--props", "-xyz", "/x", "--no-such=3", "--revision", "main", "--metrics"]
+    said = [line for line in fails(2, "serve", "demo", *flags).splitlines() if line.startswith("  -")]
+    assert [line.split(":")[0].strip() for line in said] == ["--slots", "--props", "-xyz", "--no-such", "--revision", "--metrics"]
+    assert said[2:4] == ["  -xyz: no such flag", "  --no-such: no such flag"]
+    assert "error: no such flag -xyz\n" in fails(2, "serve", "demo", "-xyz", 2)
+    assert "error: no such flags: -xyz, --abc\n" in fails(2, "run", "demo", "-xyz", 2, "--abc=5", "-xyz")
+    assert "error: no such flag -nope\n" in fails(2, "-nope", "serve")
+
+
+def test_what_the_library_may_take_apart(demo):
+    """Numbers behind a letter, a switch that is repeated, and values that look like flags."""
+    ok("plan", demo, "-vv", "-c512", "-np", 2)
+    ok("run", demo, "--raw", "-p", "-hf", "-n2", "-t1", "--seed", 0)
+    assert "no such flag -vq" in fails(2, "serve", demo, "-vq")
+
+
+def test_one_value_at_a_time(demo):
+    for arguments in ([demo, "--served-model-name", "A", "B"], ["--served-model-name", "A", "B", demo]):
+        fails(2, "serve", *arguments, mentions=["--served-model-name takes one value, write it again for each"])
+    assert "takes one value" not in fails(2, "serve", demo, "x", "--alias", "A")
+
+
+def test_the_name_that_was_typed():
+    for flag in ("--max-model-len", "-c", "--ctx-size", "--ctx"):
+        assert f"error: {flag}: expected" in fails(2, "serve", "demo", flag, "8x")
+    assert "error: -np: expected" in fails(2, "serve", "demo", "-np", "x")
 
 
 def test_flags_of_a_command_are_its_own():
