@@ -24,6 +24,7 @@ namespace {
 constexpr size_t kTextLimit = size_t{1} << 30;
 constexpr size_t kReferenceBytes = size_t{256} << 20;  // logits of the f16 cache that are kept
 constexpr const char* kCheckCodec = "4";
+constexpr int64_t kFewestTokens = 64;  // factors of fewer are their noise
 
 struct Options {
   ModelOptions model;
@@ -35,6 +36,7 @@ struct Options {
   int64_t ctx = 0;
   int64_t chunk = 512;
   int64_t held_out = 1024;
+  bool force = false;
 };
 
 // From the text, or from ids that are taken as they are.
@@ -143,6 +145,10 @@ Result<int> calibrate_command(const Options& asked) {
     return input_error("{}: the checkpoint has no tokenizer ({}): give --tokens-file",
                        checkpoint.path, checkpoint.tokenizer.note);
   if (options.output.empty()) options.output = default_output(checkpoint.path);
+  std::error_code ignored;
+  if (!options.force && std::filesystem::exists(options.output, ignored))
+    return make_error(ErrorKind::usage, "{}: is there already; --force replaces it",
+                      options.output);
 
   CacheFlags flags;  // f16: queries and keys are measured as the model makes them
   flags.ctx = options.ctx;
@@ -151,6 +157,10 @@ Result<int> calibrate_command(const Options& asked) {
   engine::Engine& engine = *session.engine;
   const int64_t ctx = engine.plan().ctx;
   Windows windows = RK_TRY(make_windows(options, text, engine));
+  if (const auto found = static_cast<int64_t>(windows.tokens.size()); found < kFewestTokens)
+    return input_error("{}: {} tokens, expected at least {}",
+                       options.text.empty() ? options.tokens_file : options.text, found,
+                       kFewestTokens);
 
   const InterruptScope scope;
   models::KeyStatistics statistics;
@@ -206,7 +216,7 @@ Command add_calibrate(CLI::App& app) {
   input->add_option("--tokens-file", options->tokens_file, "a file of token ids instead")
       ->type_name("FILE");
   input->require_option(1);
-  add_integer(*command, "--tokens", options->tokens, "tokens of the text to measure", 1,
+  add_integer(*command, "--tokens", options->tokens, "tokens of the text to measure", kFewestTokens,
               kMostTokens)
       ->group(group);
   add_integer(*command, "-c,--ctx", options->ctx,
@@ -223,6 +233,7 @@ Command add_calibrate(CLI::App& app) {
                    "the file to write (default: MODEL.kv-calibration.safetensors)")
       ->type_name("FILE")
       ->group("Output");
+  command->add_flag("--force", options->force, "replace a file that is there")->group("Output");
   add_runtime_options(*command, options->runtime);
   return {command, [options] { return calibrate_command(*options); }};
 }

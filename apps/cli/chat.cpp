@@ -1,5 +1,7 @@
 #include "cli/chat.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iostream>
 
@@ -13,6 +15,19 @@ namespace ringkeep::cli {
 namespace {
 
 constexpr size_t kTemplateLimit = size_t{1} << 22;
+constexpr const char* kCommands =
+    "/clear starts anew, /help shows this, /exit or Ctrl-D ends, Ctrl-C stops a reply.";
+
+// "/word" at the beginning of a line: a command, whether there is one of this name or not. A path
+// has more in it.
+std::string command_of(const std::string& line) {
+  if (!line.starts_with('/')) return "";
+  const auto end = std::find_if_not(line.begin() + 1, line.end(), [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) != 0;
+  });
+  const bool word = end > line.begin() + 1 && (end == line.end() || *end == ' ');
+  return word ? std::string(line.begin(), end) : "";
+}
 
 }  // namespace
 
@@ -47,18 +62,26 @@ Result<std::optional<text::ChatTemplate>> load_chat_template(const TokenizerData
 
 Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTemplate* chat_template,
                                   const std::string& system, engine::Request base) {
-  print_note("{} /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops a reply.",
+  print_note("{} {}",
              chat_template != nullptr
                  ? "Chat."
-                 : "The model has no chat template: each line is continued as plain text.");
+                 : "The model has no chat template: each line is continued as plain text.",
+             kCommands);
   Json messages = first_messages(system);
   std::vector<int32_t> last;
   for (std::string line;;) {
     RK_TRY(print_now("> "));
-    if (!std::getline(std::cin, line) || line == "/exit" || line == "/quit") break;
+    if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
-    if (line == "/clear") {
-      messages = first_messages(system);
+    if (const std::string command = command_of(line); !command.empty()) {
+      if (command == "/exit" || command == "/quit") break;
+      if (command == "/clear")
+        messages = first_messages(system);
+      else if (command == "/help")
+        print_note("{}", kCommands);
+      else
+        print_note("there is no command {}: {} A blank before it makes it text.", command,
+                   kCommands);
       continue;
     }
     if (chat_template != nullptr) messages.push_back(Json{{"role", "user"}, {"content", line}});
@@ -68,6 +91,7 @@ Result<std::vector<int32_t>> chat(engine::Engine& engine, const text::ChatTempla
                       : prompt::build_completion_prompt(*engine.tokenizer(), line,
                                                         engine.plan().max_length());
     engine::Request request = base;
+    ++base.sampling.seed;  // the same line again has another reply
     prompt::Prompt built = RK_TRY(std::move(prompt));
     const std::string prompt_text = std::move(built.text);
     request.tokens = std::move(built.tokens);

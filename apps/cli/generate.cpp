@@ -9,8 +9,10 @@
 namespace ringkeep::cli {
 
 Result<Generation> generate(engine::Engine& engine, engine::Request request,
-                            const std::function<Status(const std::string&)>& on_text) {
+                            const std::function<Status(const std::string&)>& on_text,
+                            const std::function<void(const engine::GenerationStats&)>& on_prompt) {
   Generation generation;
+  bool began = false;
   const InterruptScope scope;
   const int64_t id = RK_TRY(engine.submit(std::move(request)));
   while (!engine.idle()) {
@@ -23,6 +25,7 @@ Result<Generation> generate(engine::Engine& engine, engine::Request request,
     for (engine::Event& event : engine.step()) {
       if (event.id != id) continue;
       if (event.error) return std::move(*event.error);
+      if (!std::exchange(began, true) && on_prompt) on_prompt(engine.stats(id));
       if (!event.text.empty()) {
         Status shown = on_text(event.text);
         if (!shown.ok()) {

@@ -21,10 +21,13 @@ struct Generation {
   size_t kv_bytes = 0;  // most cache bytes in use after a step
 };
 
-// `on_text` gets text as it becomes certain; its error ends the generation and is returned. Ctrl-C
-// ends it early without an error.
-Result<Generation> generate(engine::Engine& engine, engine::Request request,
-                            const std::function<Status(const std::string&)>& on_text);
+// `on_text` gets text as it becomes certain; its error ends the generation and is returned.
+// `on_prompt` comes before it, once the prompt has been read. Ctrl-C ends it early without an
+// error.
+Result<Generation> generate(
+    engine::Engine& engine, engine::Request request,
+    const std::function<Status(const std::string&)>& on_text,
+    const std::function<void(const engine::GenerationStats&)>& on_prompt = {});
 
 Json generation_json(const Generation& generation);
 // One line: tokens, speed, cache bytes, memory.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <random>
 
 #include "base/log.h"
 #include "cli/adapter_options.h"
@@ -16,6 +17,11 @@ namespace {
 
 constexpr int64_t kMostGroup = 1 << 16;  // channels of a head
 constexpr int64_t kMostSequences = 1 << 16;
+
+uint64_t random_seed() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
 
 }  // namespace
 CLI::Option* add_model_options(CLI::App& app, ModelOptions& options) {
@@ -181,10 +187,10 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
       ->type_name("ID:BIAS")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("-s,--seed", params.seed, "seed of the random numbers")
+  app.add_option("-s,--seed", options.seed,
+                 "seed of the random numbers (default: a random one, which -v tells)")
       ->transform(seed_number())
       ->type_name("N")
-      ->capture_default_str()
       ->group(group);
   add_integer(app, "-n,--max-tokens,--n-predict", options.max_tokens,
               "most tokens to generate; -1: until the context ends", -1, INT64_MAX)
@@ -198,6 +204,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
 
 Result<engine::SamplingParams> sampling_params(const SamplingOptions& options) {
   engine::SamplingParams params = options.params;
+  params.seed = options.seed ? *options.seed : random_seed();
   for (const std::string& text : options.logit_bias) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos)

@@ -36,7 +36,8 @@ struct RuntimeOptions {
 };
 
 struct SamplingOptions {
-  engine::SamplingParams params;
+  engine::SamplingParams params;        // without the seed
+  std::optional<uint64_t> seed;         // nothing: a random one
   std::vector<std::string> logit_bias;  // "ID:BIAS"
   int64_t max_tokens = 256;
   std::vector<std::string> stop;
@@ -63,7 +64,8 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options);
 // EngineOptions::expert_memory of "auto", "all" or bytes. Errors: usage.
 Result<std::optional<size_t>> parse_expert_memory(const std::string& text);
 
-// The sampling parameters with the biases parsed. Errors (usage) name the flag and the value.
+// The sampling parameters with a seed, and the biases parsed. Errors (usage) name the flag and the
+// value.
 Result<engine::SamplingParams> sampling_params(const SamplingOptions& options);
 // Biases are of tokens that the tokenizer has, where there is one: a model may have more rows.
 // Errors (usage): name the flag, the token and the vocabulary.

@@ -49,9 +49,10 @@ void PromptCache::apply(engine::Request& request) const {
   if (continues()) request.after = loaded_->snapshot;
 }
 
-void PromptCache::report(std::span<const int32_t> prompt, const Generation& generation) const {
+void PromptCache::report(std::span<const int32_t> prompt,
+                         const engine::GenerationStats& stats) const {
   if (!loaded_) return;
-  const int64_t cached = generation.stats.cached_tokens;
+  const int64_t cached = stats.cached_tokens;
   if (continues() || cached == loaded_->length) {
     fmt::print(stderr, "{}: went on from its {} tokens\n", options_.file, cached);
     return;

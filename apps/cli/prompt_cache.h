@@ -35,8 +35,8 @@ class PromptCache {
   bool continues() const { return loaded_ && loaded_->snapshot.has_value(); }
   // Gives the request what was loaded.
   void apply(engine::Request& request) const;
-  // Says how much of the loaded cache served the prompt.
-  void report(std::span<const int32_t> prompt, const Generation& generation) const;
+  // Says how much of the loaded cache served the prompt, before there is a reply.
+  void report(std::span<const int32_t> prompt, const engine::GenerationStats& stats) const;
   // Writes the state after `tokens` (prompt and reply) back, unless that is not wanted or not
   // possible (said on stderr).
   Status save(engine::Engine& engine, std::span<const int32_t> tokens) const;

@@ -52,11 +52,11 @@ Result<std::string> prompt_text(const Options& options) {
 Result<int> complete(engine::Engine& engine, engine::Request request, ReplyView view, bool json,
                      const PromptCache& cache) {
   std::vector<int32_t> tokens = request.tokens;
-  Generation generation = RK_TRY(generate(engine, std::move(request), [&](const std::string& text) {
-    return view.push(text, /*print=*/!json);
-  }));
+  Generation generation = RK_TRY(generate(
+      engine, std::move(request),
+      [&](const std::string& text) { return view.push(text, /*print=*/!json); },
+      [&](const engine::GenerationStats& stats) { cache.report(tokens, stats); }));
   RK_TRY(view.finish(generation, /*print=*/!json));
-  cache.report(tokens, generation);
   tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
   if (json) {
     print_json(generation_json(generation));
@@ -78,10 +78,12 @@ Result<int> run_command(Options options) {
   PromptCache cache(options.prompt_cache);
   cache.require(options.cache, options.has_prefix_cache);
   RK_TRY(cache.check());
+  RK_TRY(checkpoint::resolve(options.model.model));  // what is missing is told before stdin is read
   const std::string text = talk ? "" : RK_TRY(prompt_text(options));
 
   engine::Request request;
   request.sampling = RK_TRY(sampling_params(options.sampling));
+  spdlog::info("seed {}", request.sampling.seed);
   request.max_tokens = options.sampling.max_tokens;
   request.stop = options.sampling.stop;
   request.ignore_eos = options.sampling.ignore_eos;

@@ -79,7 +79,7 @@ const Row kRows[] = {
     {"bench", "--max-tokens", Kind::whole, 1, kTokens},
     {"bench", "--depths", Kind::whole, 0, kTokens},
     {"bench", "--repetitions", Kind::whole, 1, 10000},
-    {"calibrate", "--tokens", Kind::whole, 1, kTokens},
+    {"calibrate", "--tokens", Kind::whole, 64, kTokens},
     {"calibrate", "--ctx", Kind::whole, 0, kTokens},
     {"calibrate", "--held-out", Kind::whole, 0, kTokens},
     {"calibrate", "--chunk", Kind::whole, 1, kTokens},

@@ -105,7 +105,16 @@ def test_refusals(tiny, tmp_path):
     """Another model's file, a damaged one and no file are told before anything runs."""
     ids, out = tmp_path / "ids.txt", tmp_path / "c.safetensors"
     ids.write_text("2,5,7,9")
-    ok("calibrate", tiny.hf("qwen3"), "--tokens-file", ids, "-o", out, "--held-out", 0)
+    measure = ("calibrate", tiny.hf("qwen3"), "--tokens-file", ids, "-o", out, "--held-out", 0)
+    fails(4, *measure, mentions=(ids, "4 tokens", "at least 64"))
+    assert not out.exists()
+    ids.write_text(",".join(map(str, fixed_tokens(SPECS["qwen3"], 64))))
+    ok(*measure)
+    before = out.read_bytes()
+    fails(2, *measure, mentions=(out, "--force"))
+    fails(2, *measure, "--tokens", 63, mentions=("--tokens", 64))
+    assert out.read_bytes() == before
+    ok(*measure, "--force")
     assert ok("plan", tiny.hf("qwen3"), "--kv-bits", 4, "--kv-calibration", out)
     for command in (["plan"], ["logits", "--tokens", "2,5", "-o", tmp_path / "x.npy"],
                     ["bench", "-r", 1, "-p", 8, "-n", 1, "-d", 0, "--codecs", "4"]):
