@@ -192,7 +192,9 @@ Result<int> plan_command(const Options& options) {
     for (const std::string& warning : plan.warnings) spdlog::warn("{}", warning);
     print_json(plan_json(plan, totals));
   } else {
-    fmt::print("{}", kv::format_plan(plan));
+    kv::KvPlan shown = plan;
+    shown.refusals.clear();  // they are the error
+    fmt::print("{}", kv::format_plan(shown));
     print_total("weights", totals.weights);
     if (checkpoint.config.experts > 0)
       print_total(fmt::format("  active for a token ({} of {} experts a layer)",

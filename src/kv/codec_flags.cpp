@@ -40,6 +40,19 @@ bool parse_int(std::string_view text, int& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// What to write for the name that another program has for a format; empty for any other text.
+std::string counterpart(std::string_view name) {
+  static constexpr std::pair<std::string_view, const char*> kNames[] = {
+      {"q8_0", "8"},     {"q8", "8"},         {"fp8", "8"},    {"fp8_e4m3", "8"},
+      {"fp8_e5m2", "8"}, {"int8", "8"},       {"q5_0", "5"},   {"q5_1", "5"},
+      {"q4_0", "4"},     {"q4_1", "4"},       {"iq4_nl", "4"}, {"int4", "4"},
+      {"q4", "4"},       {"16", "f16"},       {"fp16", "f16"}, {"float16", "f16"},
+      {"bf16", "f16"},   {"bfloat16", "f16"}, {"f32", "f16"},  {"auto", "f16"}};
+  for (const auto& [theirs, ours] : kNames)
+    if (name == theirs) return fmt::format(" (write {} for it)", ours);
+  return "";
+}
+
 bool is_width(int bits) { return (bits >= 2 && bits <= 6) || bits == 8; }
 
 // f16 | B | B:G | affineB | affineB:G
@@ -108,7 +121,8 @@ Status override_half(const char* flag, const std::optional<std::string>& text, H
   if (!text) return {};
   Half given;
   if (!parse_half(*text, given) || given.affine || given.group != 0)
-    return make_error(ErrorKind::usage, "{} {}: expected f16, 8, 6, 5, 4, 3 or 2", flag, *text);
+    return make_error(ErrorKind::usage, "{} {}: expected f16, 8, 6, 5, 4, 3 or 2{}", flag, *text,
+                      counterpart(*text));
   half.f16 = given.f16;
   half.bits = given.bits;
   return {};
@@ -140,8 +154,8 @@ Result<CodecPair> codec_for(const CacheFlags& flags, LayerKind kind, const char*
   const std::string_view part = RK_TRY(part_for(flag, flags.kv_bits, kind));
   Halves halves;
   if (!parse_codec(part, halves))
-    return make_error(ErrorKind::usage, "{} {}: '{}' is no codec; expected {}", flag, flags.kv_bits,
-                      part, kCodecs);
+    return make_error(ErrorKind::usage, "{} {}: '{}' is no codec{}; expected {}", flag,
+                      flags.kv_bits, part, counterpart(part), kCodecs);
   RK_TRY(override_half("--kv-key-bits", flags.kv_key_bits, halves.k));
   RK_TRY(override_half("--kv-value-bits", flags.kv_value_bits, halves.v));
   CodecPair pair;

@@ -237,8 +237,12 @@ class Planner {
                     fmt::format("{} KV heads of K {} and V {} channels, expected 1 to {} of each",
                                 spec.kv_heads, spec.k_dim, spec.v_dim, kMaxHeadDim));
     const CodecPair& codecs = spec.kind == LayerKind::full ? full_ : sliding_;
-    const bool k_fits = fit_group(layer, "K", spec.k_dim, codecs, codecs.k, layer.geometry.k);
-    const bool v_fits = fit_group(layer, "V", spec.v_dim, codecs, codecs.v, layer.geometry.v);
+    const bool alike = spec.k_dim == spec.v_dim && codecs.k == codecs.v;  // told once
+    const bool k_fits =
+        fit_group(layer, alike ? "K and V" : "K", spec.k_dim, codecs, codecs.k, layer.geometry.k);
+    layer.geometry.v = layer.geometry.k;
+    const bool v_fits =
+        alike || fit_group(layer, "V", spec.v_dim, codecs, codecs.v, layer.geometry.v);
     if (!k_fits || !v_fits) return;
     KvGeometry f16 = layer.geometry;
     f16.k = f16.v = KvCodec{};
@@ -321,7 +325,7 @@ class Planner {
         layers += fmt::format("{}{}", layers.empty() ? "" : ", ", other.layer);
       }
       if (!told)
-        warn("affine groups of {} for {}: 64 does not divide its head size {} (layers {})",
+        warn("affine groups of {} for {}: 64 does not divide the head size {} (layers {})",
              first.group, first.half, first.dim, layers);
     }
   }

@@ -154,6 +154,14 @@ def test_group_sizes_work_or_are_refused_at_once(head_dim, group, bits, tmp_path
     assert hadamard.returncode == 0, hadamard.stderr
 
 
+def test_a_refusal_is_told_once(demo):
+    """On stderr, a line for each layer, with both halves in one sentence where it is the same."""
+    result = run("plan", demo, "--kv-bits", "8", "--kv-group-size", 48)
+    shown = (result.stdout + result.stderr).decode()
+    assert result.returncode == 3
+    assert shown.count("head size 256 is not divisible") == 18 == shown.count("K and V head size 256")
+
+
 def test_the_table_shows_every_layer(demo):
     """Text output: rows of one layer or of a run of equal ones, that together name every layer."""
     shown = []

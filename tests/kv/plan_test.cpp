@@ -261,10 +261,11 @@ TEST(Plan, GroupsThatDoNotDivide) {
   config.layers[1].k_dim = 96;
   config.layers[1].v_dim = 64;
   const KvPlan refused = plan_of(config, with_bits("affine4:64"));
-  ASSERT_THAT(refused.refusals, SizeIs(3));  // 8 and 8 of layer 0, 96 of layer 1
-  EXPECT_EQ(refused.refusals[2].layer, 1);
-  EXPECT_EQ(refused.refusals[2].feature, "head size");
-  EXPECT_THAT(refused.refusals[2].reason,
+  ASSERT_THAT(refused.refusals, SizeIs(2));  // 8 of both halves of layer 0, 96 of layer 1
+  EXPECT_THAT(refused.refusals[0].reason, HasSubstr("K and V head size 8 "));
+  EXPECT_EQ(refused.refusals[1].layer, 1);
+  EXPECT_EQ(refused.refusals[1].feature, "head size");
+  EXPECT_THAT(refused.refusals[1].reason,
               AllOf(HasSubstr("96"), HasSubstr("64"), HasSubstr("32 would do")));
 
   CacheFlags flags = with_bits("8");
@@ -280,8 +281,10 @@ TEST(Plan, GroupsThatDoNotDivide) {
   EXPECT_EQ(chosen.layers[0].geometry.k.group, 8);
   EXPECT_EQ(chosen.layers[1].geometry.k.group, 32);
   EXPECT_EQ(chosen.layers[1].geometry.v.group, 64);
-  ASSERT_THAT(chosen.warnings, SizeIs(3));
-  EXPECT_THAT(chosen.warnings[2], AllOf(HasSubstr("groups of 32 for K"), HasSubstr("layers 1")));
+  ASSERT_THAT(chosen.warnings, SizeIs(2));
+  EXPECT_THAT(chosen.warnings[0],
+              AllOf(HasSubstr("groups of 8 for K and V"), HasSubstr("layers 0")));
+  EXPECT_THAT(chosen.warnings[1], AllOf(HasSubstr("groups of 32 for K"), HasSubstr("layers 1")));
 
   // The hint is a group that the backend takes.
   kernels::Ops coarse = fake_ops();
