@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -75,6 +76,50 @@ TEST_F(Resolve, HuggingFaceCache) {
   EXPECT_INPUT_ERROR(resolve("org/name"), "the name of a revision");
 }
 
+// As llama.cpp spells it: the file of a quantization, or a file by its name.
+TEST_F(Resolve, FilesOfARepository) {
+  ::setenv("HF_HUB_CACHE", (folder / "hub").c_str(), 1);
+  const std::string root = "hub/models--acme--gg/";
+  const std::string snapshot = root + "snapshots/r/";
+  folder.write(root + "refs/main", "r");
+  const std::string blob = folder.write(root + "blobs/0123", "x");
+  const std::string q4 = folder.write(snapshot + "gg-Q4_K_M.gguf", "x");
+  const std::string small = folder.write(snapshot + "gg-q4_k.gguf", "x");
+  const std::string big = folder.write(snapshot + "BF16/gg-BF16-00001-of-00002.gguf", "x");
+  folder.write(snapshot + "BF16/gg-BF16-00002-of-00002.gguf", "x");
+  folder.write(snapshot + "mmproj-gg-BF16.gguf", "x");
+  std::filesystem::create_symlink("../../blobs/0123", folder / (snapshot + "gg.Q8_0.gguf"));
+  EXPECT_EQ(resolve("acme/gg:Q4_K_M").value(), q4);
+  EXPECT_EQ(resolve("acme/gg:q4_k_m").value(), q4);
+  EXPECT_EQ(resolve("acme/gg:Q4_K").value(), small);
+  EXPECT_EQ(resolve("acme/gg:Q8_0").value(), folder / (snapshot + "gg.Q8_0.gguf"));
+  EXPECT_EQ(resolve("acme/gg:bf16").value(), big);
+  EXPECT_EQ(resolve("acme/gg/gg-Q4_K_M.gguf").value(), q4);
+  EXPECT_EQ(resolve("acme/gg/BF16/gg-BF16-00001-of-00002.gguf").value(), big);
+
+  const std::string all =
+      "BF16/gg-BF16-00001-of-00002.gguf, gg-Q4_K_M.gguf, gg-q4_k.gguf, gg.Q8_0.gguf";
+  EXPECT_INPUT_ERROR(resolve("acme/gg:Q5_K_M"), all);
+  EXPECT_INPUT_ERROR(resolve("acme/gg/Q4_K_M.gguf"), all);
+  EXPECT_INPUT_ERROR(resolve("acme/gg:Q"), all);
+  folder.write(snapshot + "gg-it-Q8_0.gguf", "x");
+  EXPECT_INPUT_ERROR(resolve("acme/gg:Q8_0"),
+                     "2 files fit, name one of them: gg-it-Q8_0.gguf, gg.Q8_0.gguf");
+  EXPECT_INPUT_ERROR(resolve("acme/other:Q8_0"), "hf download acme/other");
+}
+
+TEST_F(Resolve, NamesDoNotLeaveTheCache) {
+  ::setenv("HF_HUB_CACHE", (folder / "hub").c_str(), 1);
+  folder.write("hub/models--acme--gg/refs/main", "r");
+  folder.write("hub/models--acme--gg/snapshots/r/gg-Q8_0.gguf", "x");
+  folder.write("hub/models--acme--gg/secret.gguf", "x");
+  for (const std::string name :
+       {"acme/gg/../../secret.gguf", "acme/gg/./gg-Q8_0.gguf", "acme/gg//gg-Q8_0.gguf",
+        "acme/gg:../../secret", "acme/gg:/etc/x", "acme/gg:", "acme/gg:.", "../gg:Q8_0",
+        "acme/..:Q8_0", "acme/gg/x.gguf:Q8_0", "acme/gg/refs", "/acme/gg:Q8_0", "acme:Q8_0"})
+    EXPECT_INPUT_ERROR(resolve(name), "no such file or folder");
+}
+
 TEST_F(Resolve, Paths) {
   EXPECT_INPUT_ERROR(resolve(""), "no model");
   EXPECT_INPUT_ERROR(resolve(folder / "absent.gguf"), "no such file or folder");
@@ -85,6 +130,8 @@ TEST_F(Resolve, Paths) {
   folder.write("m/two.gguf", "x");
   EXPECT_INPUT_ERROR(resolve(folder / "m"), "2 GGUF models");
   EXPECT_INPUT_ERROR(open(one), "GGUF magic");
+  const std::string weights = folder.write("w/model.safetensors", "x");
+  EXPECT_INPUT_ERROR(resolve(weights), "give the folder that holds it");
 }
 
 }  // namespace
