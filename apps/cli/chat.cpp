@@ -40,6 +40,9 @@ Json first_messages(const std::string& system) {
 Result<std::string> chat_template_source(const std::string& flag) {
   if (flag.empty()) return std::string();
   if (auto named = prompt::named_template(flag)) return *named;
+  if (flag.find("{{") != flag.npos || flag.find("{%") != flag.npos)  // as mlx_lm.server takes it
+    return input_error("--chat-template: expected a file or a name ({}), found a template's text",
+                       prompt::kNamedTemplates);
   std::error_code ignored;
   if (!std::filesystem::exists(flag, ignored))
     return input_error("--chat-template {}: no such file, and no template of this name ({})", flag,

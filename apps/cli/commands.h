@@ -10,6 +10,11 @@
 
 namespace ringkeep::cli {
 
+// The end of each help.
+inline constexpr const char* kExitCodes =
+    "Exit codes: 0 done; 1 failed while running; 2 bad flag or empty prompt; 3 refused by the\n"
+    "plan; 4 unreadable or invalid input, or a prompt longer than the context; 130 interrupted.";
+
 struct Command {
   CLI::App* app = nullptr;
   std::function<Result<int>()> run;

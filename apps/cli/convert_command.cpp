@@ -175,7 +175,12 @@ Command add_convert(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "convert", "quantize a Hugging Face folder to packed safetensors, for mlx-lm and ringkeep");
   auto options = std::make_shared<Options>();
-  add_model_options(*command, options->model);
+  add_model_options(*command, options->model)
+      ->description("folder with config.json and safetensors that are not quantized, or org/name");
+  command->footer(
+      std::string("org/name is one in the local Hugging Face cache. GGUF files, and MLX folders "
+                  "that are quantized, are refused.\n") +
+      kExitCodes);
   add_json_option(*command, options->model);
   command->add_option("DST", options->destination, "the folder to make")->required();
   add_module_options(*command, *options);

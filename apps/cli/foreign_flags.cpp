@@ -16,7 +16,8 @@ struct Advice {
 const std::vector<Advice>& advice() {
   static const std::vector<Advice> all = {
       {"the model is the first argument, after the command", {"-m", "--model"}},
-      {"org/name is the first argument, from the local Hugging Face cache; nothing is downloaded",
+      {"org/name or org/name:QUANT is the first argument, from the local Hugging Face cache; "
+       "nothing is downloaded",
        {"-hf", "-hfr", "--hf-repo"}},
       {"org/name/FILE.gguf is the first argument, from the local Hugging Face cache; nothing is "
        "downloaded",
@@ -130,8 +131,8 @@ const std::vector<Advice>& advice() {
        {"--quantization", "--dtype"}},
       {"seed in each request; --seed of `ringkeep run`", {"-s", "--seed"}},
       {"ignore_eos in each request; --ignore-eos of `ringkeep run`", {"--ignore-eos"}},
-      {"leave it out; generation_config.json is not read: --temp, --top-p, --top-k and --min-p are "
-       "the defaults",
+      {"leave it out; the sampling of generation_config.json is not read: --temp, --top-p, --top-k "
+       "and --min-p are the defaults",
        {"--generation-config"}},
       {"--temp, --top-p, --top-k, --min-p, --repetition-penalty and --max-tokens",
        {"--override-generation-config"}},

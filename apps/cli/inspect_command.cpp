@@ -3,12 +3,16 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
 #include "cli/adapter_options.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "engine/mlx_cache.h"
+#include "engine/saved_state.h"
 #include "kernels/select/select.h"
 #include "models/model.h"
 #include "quant/source_tensor.h"
@@ -100,8 +104,11 @@ Result<std::optional<Residence>> residence_of(const checkpoint::Checkpoint& chec
   const auto asked = RK_TRY(parse_expert_memory(expert_memory));
   if (!models::check_family(checkpoint.config).ok()) return std::optional<Residence>();
   auto bytes = weights::packed_bytes(checkpoint, {}, kernels::cpu_backend());
-  if (!bytes.ok() && checkpoint.config.experts == 0) return std::optional<Residence>();
-  Residence out{.bytes = RK_TRY(std::move(bytes))};
+  if (!bytes.ok()) {
+    if (checkpoint.config.experts == 0) return std::optional<Residence>();
+    return std::move(bytes).error();
+  }
+  Residence out{.bytes = std::move(*bytes)};
   out.expert_memory = RK_TRY(weights::expert_memory(out.bytes, checkpoint.config.experts_used,
                                                     asked, 0, available_memory()));
   return std::optional(std::move(out));
@@ -180,10 +187,23 @@ void print_inspect_text(const checkpoint::Checkpoint& checkpoint,
   }
 }
 
+// A cache in a file, ours or mlx-lm's, which is no model.
+bool is_saved_cache(const std::string& path) {
+  const auto file = MappedFile::open(path);
+  if (!file.ok()) return false;
+  const auto parsed = checkpoint::parse_safetensors(file->bytes(), path);
+  if (!parsed.ok()) return false;
+  const auto of_mlx = engine::holds_mlx_cache(file->bytes(), path);
+  return engine::is_saved_state(parsed->metadata) || (of_mlx.ok() && *of_mlx);
+}
+
 Result<int> inspect_command(const ModelOptions& options, const std::vector<std::string>& texts,
                             const std::string& expert_memory) {
   init_log(options.verbosity);
-  const checkpoint::Checkpoint checkpoint = RK_TRY(checkpoint::open(options.model));
+  auto opened = checkpoint::open(options.model);
+  if (!opened.ok() && is_saved_cache(options.model))
+    return input_error("{}: a saved cache, which `ringkeep cache inspect` shows", options.model);
+  const checkpoint::Checkpoint checkpoint = RK_TRY(std::move(opened));
   const auto residence = RK_TRY(residence_of(checkpoint, expert_memory));
   const auto sources = RK_TRY(open_adapters(texts, checkpoint.config));
   Json adapters = RK_TRY(adapters_json(sources, kernels::cpu_backend()));

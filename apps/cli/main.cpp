@@ -71,12 +71,23 @@ int report_unknown(const CommandLine& line) {
   return code;
 }
 
+// "eval kv or eval needle", behind `eval` alone; empty behind a command that stands for itself.
+std::string commands_within(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* inner : command.get_subcommands({}))
+    if (!inner->get_name().empty()) names.push_back(command.get_name() + " " + inner->get_name());
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
 // What was wrong with a command line, in the words of whoever wrote it.
 int report_usage(const CLI::App& app, const CommandLine& line, const std::string& problem) {
   const std::vector<std::string>& arguments = line.arguments;
   const bool names_command = !arguments.empty() && !arguments.front().starts_with('-');
   if (names_command && find_command(app, arguments.front()) == nullptr)
     report(make_error(ErrorKind::usage, "there is no command \"{}\"", arguments.front()));
+  else if (const std::string inner = commands_within(*line.command);
+           line.command != &app && !inner.empty())
+    report(make_error(ErrorKind::usage, "{}: expected {}", line.command->get_name(), inner));
   else if (!line.unknown.empty())
     report_unknown(line);
   else
@@ -105,11 +116,11 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "ringkeep " RINGKEEP_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  app.footer(
-      "MODEL is a .gguf file, a folder with config.json and safetensors (Hugging Face or MLX), an\n"
-      "org/name in the local Hugging Face cache, or `demo` (see scripts/get-demo-model).\n"
-      "Exit codes: 0 done; 1 failed while running; 2 bad flag or empty prompt; 3 refused by the\n"
-      "plan; 4 unreadable or invalid input, or a prompt longer than the context; 130 interrupted.");
+  app.footer(std::string(
+                 "MODEL is a .gguf file, a folder with config.json and safetensors (Hugging Face "
+                 "or MLX), an\norg/name, org/name:QUANT or org/name/FILE.gguf in the local Hugging "
+                 "Face cache, or `demo`\n(see scripts/get-demo-model).\n") +
+             kExitCodes);
   const std::vector<Command> commands = {add_plan(app),      add_run(app),     add_serve(app),
                                          add_bench(app),     add_eval(app),    add_logits(app),
                                          add_calibrate(app), add_convert(app), add_tokenize(app),

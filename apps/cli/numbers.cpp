@@ -26,6 +26,30 @@ CLI::Validator whole_number(int64_t least, int64_t most) {
   return {check, ""};
 }
 
+CLI::Validator token_count(int64_t least, int64_t most) {
+  const auto check = [least, most](std::string& text) -> std::string {
+    const std::string asked = text;
+    const std::string_view number = std::string_view(asked).substr(0, asked.size() - 1);
+    const auto scaled = [&](double unit) {
+      const auto value = parse_number<double>(number, "");
+      const bool plain = number.find_first_not_of("0123456789.") == number.npos;
+      if (plain && value.ok() && *value * unit < static_cast<double>(kNoLimit))
+        text = fmt::format("{}", *value * unit);  // a fraction that is left is refused below
+    };
+    const bool whole = number.find('.') == number.npos;
+    if (asked.ends_with('k')) scaled(1e3);
+    if (asked.ends_with('m')) scaled(1e6);
+    if (asked.ends_with('K') && whole) scaled(1 << 10);
+    if (asked.ends_with('M') && whole) scaled(1 << 20);
+    if (whole_number(least, most)(text).empty()) return {};
+    return fmt::format(
+        "expected a whole number from {} to {}, or one such as 8K (8,192) or 8k (8,000), found "
+        "\"{}\"",
+        least, most, asked);
+  };
+  return {check, ""};
+}
+
 Result<std::vector<std::string>> split_list(const std::string& text, const std::string& what) {
   std::vector<std::string> entries;
   for (size_t at = 0;;) {

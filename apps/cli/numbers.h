@@ -33,6 +33,8 @@ Result<T> parse_number(std::string_view text, const char* what) {
 
 // Each stands as a validator of its option; of a list it looks at every entry.
 CLI::Validator whole_number(int64_t least, int64_t most);
+// The same, also as vLLM's --max-model-len has it: 8K is 8,192 and 8k 8,000; 1M, 1m and 25.6k too.
+CLI::Validator token_count(int64_t least, int64_t most);
 CLI::Validator seed_number();  // 64 bits without a sign
 CLI::Validator real_number(double least, double most);
 // kv::parse_bytes, and further numbers as they are: 0 (a limit of nothing) or -1.

@@ -98,8 +98,12 @@ CLI::Option* add_cache_options(CLI::App& app, CacheFlags& flags, bool codec) {
 }
 
 void add_context_option(CLI::App& app, CacheFlags& flags) {
-  add_integer(app, "-c,--ctx,--ctx-size,--max-model-len", flags.ctx,
-              "most tokens of a sequence; 0: the trained context, at most 4096", 0, kMostTokens)
+  app.add_option("-c,--ctx,--ctx-size,--max-model-len", flags.ctx,
+                 "most tokens of a sequence, e.g. 32768 or 32K; 0: the trained context, at most "
+                 "4096")
+      ->transform(token_count(0, kMostTokens))
+      ->type_name("N")
+      ->capture_default_str()
       ->group("Cache");
 }
 

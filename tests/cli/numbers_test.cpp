@@ -46,7 +46,7 @@ const Row kRows[] = {
     {kCache, "--max-kv-size", Kind::whole, 0, kTokens},
     {kCache, "--keep", Kind::whole, 0, kTokens},
     {kCache, "--chunk", Kind::whole, 1, kTokens},
-    {kContext, "--ctx", Kind::whole, 0, kTokens},
+    {kContext, "--ctx", Kind::whole, 0, kTokens, "8K 8k 1M 1m 25.6k 1048576K"},
     {"plan serve", "--parallel", Kind::whole, 1, 65536},
     {"plan run serve", "--prefix-cache-bytes", Kind::bytes, 0, 0, "-1 0"},
     {kWeights, "--expert-memory", Kind::bytes, 0, 0, "auto all"},
@@ -201,6 +201,23 @@ TEST(Numbers, AreRefusedByNameRangeAndValue) {
         }
         EXPECT_LT(message.size(), 250u);
       }
+}
+
+TEST(Numbers, TokensHaveTheSuffixesOfVllm) {
+  const auto read = [](std::string text) {
+    const std::string wrong = token_count(0, 1 << 30)(text);
+    return wrong.empty() ? text : wrong;
+  };
+  EXPECT_EQ(read("8192"), "8192");
+  EXPECT_EQ(read("8K"), "8192");
+  EXPECT_EQ(read("8k"), "8000");
+  EXPECT_EQ(read("1M"), "1048576");
+  EXPECT_EQ(read("1m"), "1000000");
+  EXPECT_EQ(read("25.6k"), "25600");
+  EXPECT_EQ(read("0.5k"), "500");
+  for (const char* text : {"k", "K", "8 k", "8kk", "8KB", "25.6K", "1.5M", "-8k", "+8k", "1e1k",
+                           ".0001k", "2000M", "nank", "infk", "99999999999999999999M", ""})
+    EXPECT_THAT(read(text), HasSubstr(fmt::format("8k (8,000), found \"{}\"", text))) << text;
 }
 
 // An option that takes a number and is not in the table would escape it.

@@ -288,6 +288,7 @@ def test_empty_prompts(tiny, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     fails(2, "run", model, "-p", "", mentions=["prompt"])
     fails(2, "run", model, mentions=["prompt"])
+    fails(4, "run", tmp_path / "none.gguf", mentions=["none.gguf: no such file"])
     fails(2, "run", model, "--prompt-file", tmp_path / "empty.txt", mentions=["prompt"])
 
 

@@ -56,7 +56,7 @@ def test_every_flag_that_is_answered_is_in_the_text():
 
 
 @pytest.mark.parametrize("command, flag, answer", [
-    ("serve", "-hf", "org/name is the first argument"), ("run", "-hf", "org/name is the first argument"),
+    ("serve", "-hf", "org/name:QUANT is the first argument"), ("run", "-hf", "org/name:QUANT is the first argument"),
     ("serve", "-tb", "leave it out"), ("serve", "-cb", "leave it out"), ("serve", "-to", "--write-timeout"),
     ("serve", "-ctxcp", "--prefix-cache-bytes"), ("serve", "-ncmoe", "--expert-memory"), ("serve", "-cmoe", "--expert-memory"),
     ("serve", "-nkvo", "no GPU"), ("run", "-sys", "--system"), ("run", "-cnv", "leave it out"), ("plan", "-fa", "always on"),
@@ -96,7 +96,31 @@ def test_one_value_at_a_time(demo):
 def test_the_name_that_was_typed():
     for flag in ("--max-model-len", "-c", "--ctx-size", "--ctx"):
         assert f"error: {flag}: expected" in fails(2, "serve", "demo", flag, "8x")
+    assert ok("plan", "demo", "--max-model-len", "2K") == ok("plan", "demo", "-c", 2048)
     assert "error: -np: expected" in fails(2, "serve", "demo", "-np", "x")
+
+
+def test_values_of_other_programs(demo, tmp_path):
+    """What stands for them here."""
+    for value, ours in {"q8_0": "8", "q4_0": "4", "fp8": "8", "16": "f16", "bf16": "f16"}.items():
+        for flag in ("--kv-bits", "--kv-key-bits", "--kv-value-bits"):
+            fails(2, "plan", demo, flag, value, mentions=[flag, value, f"(write {ours} for it)"])
+    assert "write" not in fails(2, "plan", demo, "--kv-bits", "7")
+    for template in ("{{ messages }}", "{% for m in messages %}{{ m }}{% endfor %}"):
+        error = fails(4, "run", demo, "-p", "x", "--chat-template", template, mentions=["a file or a name", "chatml"])
+        assert template not in error
+        fails(4, "serve", demo, "--port", 0, "--chat-template", template, mentions=["a file or a name"])
+    (tmp_path / "model.safetensors").write_text("x")
+    fails(4, "plan", tmp_path / "model.safetensors", mentions=[f"give the folder that holds it and config.json, {tmp_path}"])
+
+
+def test_commands_within_commands():
+    fails(2, "eval", "demo", mentions=["eval: expected eval kv or eval needle"])
+    fails(2, "eval", "demo", "--text", "x", mentions=["eval: expected eval kv or eval needle"])
+    fails(2, "cache", mentions=["cache make or cache inspect or cache check"])
+    for command in ("eval", "eval kv", "serve", "convert"):
+        assert b"Usage" in ok(*command.split(), "--help")
+    assert "demo" not in ok("convert", "--help").decode()
 
 
 def test_flags_of_a_command_are_its_own():

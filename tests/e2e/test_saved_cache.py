@@ -121,6 +121,11 @@ def test_a_prompt_that_ends_before_the_saved_tokens(model, tmp_path):
     assert f"the prompt ends after {count_tokens(model, TEXT)} tokens" in stderr
 
 
+def test_a_cache_is_no_model(model, tmp_path):
+    ok("cache", "make", model, tmp_path / "talk.cache", "-p", TEXT)
+    fails(4, "inspect", tmp_path / "talk.cache", mentions=["talk.cache: a saved cache", "ringkeep cache inspect"])
+
+
 def test_other_models_are_refused(model, tiny, tmp_path):
     file = tmp_path / "cache"
     ok("cache", "make", model, file, "-p", TEXT)
