@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "kernels/cpu/targets.h"
+// After targets.h, as the kernels: it counts what they are built for.
 #include "hwy/targets.h"
 
 int main(int argc, char** argv) {

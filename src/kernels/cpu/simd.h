@@ -13,14 +13,8 @@
 // RK_HAS_VNNI is 1 where _mm512_dpbusd_epi32 may be used on `.raw`. The HWY_SCALAR target has
 // vectors of one lane: give it a plain loop (`#if HWY_TARGET == HWY_SCALAR`).
 
-// AVX3_DL is off unless asked for. SSSE3 adds compile time for machines that are gone.
-#ifndef HWY_WANT_AVX3_DL
-#define HWY_WANT_AVX3_DL 1
-#endif
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS HWY_SSSE3
-#endif
-
+#include "kernels/cpu/targets.h"
+// After targets.h: it says which.
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
