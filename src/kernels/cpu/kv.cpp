@@ -1,5 +1,5 @@
-// Appending rows to the cache. Tokens of a page share bytes, so the rows of one page and KV head
-// are one task; hot and cold pages are cut alike.
+// Appending rows to the cache. Tokens of a page share bytes, so the keys, or the values, that one
+// page and KV head get are one task; hot and cold pages are cut alike.
 #include <atomic>
 #include <vector>
 
@@ -42,31 +42,33 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
 
-bool AppendRun(const KvAppendParams&, const std::vector<KvTarget>&, const KvRun&, int64_t) {
+bool AppendRun(const KvAppendParams&, const std::vector<KvTarget>&, const KvRun&, int64_t, bool) {
   return false;
 }
 
 #else
 
-// Encodes one head of the rows of a run into every target; false when one is not finite.
+// Encodes keys or values of one head of the rows of a run into every target; false when one is not
+// finite.
 bool AppendRun(const KvAppendParams& p, const std::vector<KvTarget>& targets, const KvRun& rows,
-               int64_t kv_head) {
+               int64_t kv_head, bool keys) {
   const KvGeometry& g = p.geometry;
   bool fine = true;
-  HWY_ALIGN float k[kMaxHeadDim];
-  HWY_ALIGN float v[kMaxHeadDim];
+  HWY_ALIGN float x[kMaxHeadDim];
   for (int64_t row = rows.first; row < rows.last; ++row) {
-    TransformHead(p.k_transform, row, kv_head, g.k_dim, p.k + row * p.k_stride + kv_head * g.k_dim,
-                  k);
-    fine &= LoadSource(g.k, g.k_dim, k, k);
-    fine &= LoadSource(g.v, g.v_dim, p.v + row * p.v_stride + kv_head * g.v_dim, v);
+    if (keys) {
+      TransformHead(p.k_transform, row, kv_head, g.k_dim,
+                    p.k + row * p.k_stride + kv_head * g.k_dim, x);
+      fine &= LoadSource(g.k, g.k_dim, x, x);
+    } else {
+      fine &= LoadSource(g.v, g.v_dim, p.v + row * p.v_stride + kv_head * g.v_dim, x);
+    }
     for (const KvTarget& to : targets) {
       const int64_t slot = to.slots[row];
       std::byte* head =
           to.storage + slot / kPageTokens * to.page_stride + kv_head * to.layout.head_bytes;
       const int token = static_cast<int>(slot % kPageTokens);
-      fine &= EncodeRow(to.layout.k, k, head, token);
-      fine &= EncodeRow(to.layout.v, v, head, token);
+      fine &= EncodeRow(keys ? to.layout.k : to.layout.v, x, head, token);
     }
   }
   return fine;
@@ -105,11 +107,17 @@ void append(const KvAppendParams& p, Exec& exec) {
     }
   }
   const int64_t heads = p.geometry.kv_heads;
+  // Storing halves takes less time than waking a thread for them.
+  const int64_t parts = p.geometry.k.halves() && p.geometry.v.halves() ? 1 : 2;
   const auto append_run = HWY_DYNAMIC_DISPATCH(AppendRun);
-  exec.pool().parallel_for(static_cast<int64_t>(runs.size()) * heads, [&](int64_t task, int) {
-    if (!append_run(p, targets, runs[task / heads], task % heads) && p.non_finite != nullptr)
-      std::atomic_ref<int32_t>(*p.non_finite).store(1, std::memory_order_relaxed);
-  });
+  exec.pool().parallel_for(
+      static_cast<int64_t>(runs.size()) * heads * parts, [&](int64_t task, int) {
+        const KvRun& run = runs[task / (heads * parts)];
+        const int64_t head = task / parts % heads;
+        for (int64_t part = task % parts; part < 2; part += parts)
+          if (!append_run(p, targets, run, head, /*keys=*/part == 0) && p.non_finite != nullptr)
+            std::atomic_ref<int32_t>(*p.non_finite).store(1, std::memory_order_relaxed);
+      });
 }
 
 }  // namespace
