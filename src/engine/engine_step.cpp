@@ -299,19 +299,24 @@ void Engine::State::sample(std::span<const std::pair<Generation*, int64_t>> rows
     const auto part =
         rows.first(std::min(rows.size(), static_cast<size_t>(model->max_logit_rows())));
     std::vector<int64_t> picked;
-    for (const auto& [g, row] : part) {
-      picked.push_back(row);
-      if (text::TokenConstraint* constraint = g->request.constraint.get()) {
-        g->allowed.assign((vocab + 63) / 64, ~uint64_t{0});
-        constraint->mask(g->allowed);
+    std::vector<Result<Sampled>> sampled(part.size(), Sampled{});
+    for (size_t i = 0; i < part.size(); ++i) {
+      Generation& g = *part[i].first;
+      picked.push_back(part[i].second);
+      if (text::TokenConstraint* constraint = g.request.constraint.get()) {
+        const Status masked = or_out_of_memory([&] {
+          g.allowed.assign((vocab + 63) / 64, ~uint64_t{0});
+          return constraint->mask(g.allowed);
+        });
+        if (!masked.ok()) sampled[i] = masked.error();
         if (heartbeat) heartbeat();  // many hard grammars take as long as many layers
       }
     }
     model->logits(picked, logits.as<float>(), exec);
-    std::vector<Result<Sampled>> sampled(part.size(), Sampled{});
     exec.pool().parallel_for(static_cast<int64_t>(part.size()), [&](int64_t task, int) {
       const auto i = static_cast<size_t>(task);
       Generation& g = *part[i].first;
+      if (!sampled[i].ok()) return;
       sampled[i] = or_out_of_memory([&] {
         return g.sampler.sample(std::span(logits.as<float>() + i * vocab, vocab), g.prompt(),
                                 g.output(), g.request.top_logprobs, g.allowed);

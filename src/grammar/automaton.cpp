@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Expr::Kind;
 
-constexpr size_t kMostCalled = 64;  // calls of one step that are kept apart
+constexpr uint32_t kGlances = 16;  // parts that are passed over, for a unit of work
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = a * 0x9e3779b97f4a7c15u + b;
@@ -53,6 +53,7 @@ bool Automaton::finished(StateId state) const {
 
 StackId Automaton::push(ExprId frame, StackId tail) {
   if (frame == kEmpty) return tail;
+  pool_.charge(2);
   const uint64_t hash = mix(stacks_[tail].hash, pool_[frame].hash);
   const int64_t found = stack_index_.find(
       hash, [&](uint32_t id) { return stacks_[id].frame == frame && stacks_[id].tail == tail; });
@@ -69,6 +70,7 @@ StackId Automaton::push(ExprId frame, StackId tail) {
 
 StateId Automaton::intern(std::vector<StackId>& stacks) {
   if (stacks.empty()) return kDead;
+  pool_.charge(stacks.size());
   // By hash, so that the order is the same in every automaton.
   std::sort(stacks.begin(), stacks.end(), [&](StackId a, StackId b) {
     return stacks_[a].hash != stacks_[b].hash ? stacks_[a].hash < stacks_[b].hash : a < b;
@@ -93,7 +95,7 @@ StateId Automaton::intern(std::vector<StackId>& stacks) {
 }
 
 StateId Automaton::state_of(ExprId frame, StackId tail) {
-  std::vector<StackId> stacks = {push(frame, tail)};
+  std::vector<StackId> stacks = {push(pool_.opened(frame), tail)};
   return intern(stacks);
 }
 
@@ -108,8 +110,10 @@ void Automaton::reach(ExprId frame, StackId tail) {
 
 // Adds what is left of `expr`, then `rest`, over `tail`, once `byte` is read.
 void Automaton::derive(ExprId id, uint8_t byte, ExprId rest, StackId tail) {
-  while (++work_ <= kMostStepWork) {
+  while (pool_.work() < most_work_) {
+    pool_.charge(1);
     const Expr expr = pool_[id];  // a copy: the pool grows below
+    if (!expr.may_begin(byte)) return;
     switch (expr.kind) {
       case Kind::nothing:
       case Kind::empty: return;
@@ -132,19 +136,25 @@ void Automaton::derive(ExprId id, uint8_t byte, ExprId rest, StackId tail) {
           reach(pool_.concat(pool_.dfa_state(expr.a, next, low, high), rest), tail);
         return;
       }
+      default: break;
+    }
+    // Ways through optional parts meet again: each goes on once.
+    if (!derived_.add(id, rest, tail)) return;
+    switch (expr.kind) {
       case Kind::concat: {
         const Expr& head = pool_[expr.a];
-        const bool misses =
-            (head.kind == Kind::bytes && !pool_.bytes(head)[byte]) ||
-            (head.kind == Kind::literal && static_cast<uint8_t>(pool_.text(head)[0]) != byte);
         const bool skips = head.nullable;
-        if (!misses) derive(expr.a, byte, pool_.concat(expr.b, rest), tail);
+        if (head.may_begin(byte)) derive(expr.a, byte, pool_.concat(expr.b, rest), tail);
         if (!skips) return;
         id = expr.b;
         break;
       }
       case Kind::either:
-        for (size_t i = 0; i < expr.b; ++i) derive(pool_.children(id)[i], byte, rest, tail);
+        pool_.charge(expr.b / kGlances);
+        for (size_t i = 0; i < expr.b; ++i) {
+          const ExprId child = pool_.children(id)[i];
+          if (pool_[child].may_begin(byte)) derive(child, byte, rest, tail);
+        }
         return;
       case Kind::repeat: {
         const uint32_t low = expr.low == 0 || pool_[expr.a].nullable ? 0 : expr.low - 1;
@@ -153,32 +163,40 @@ void Automaton::derive(ExprId id, uint8_t byte, ExprId rest, StackId tail) {
         id = expr.a;
         break;
       }
-      case Kind::call: {
+      case Kind::call:
         if (!fits(rest, tail)) return;  // what follows could not be brought to an end
         tail = push(rest, tail);
         rest = kEmpty;
-        const std::pair<uint32_t, StackId> call(expr.a, tail);
-        if (std::find(called_.begin(), called_.end(), call) != called_.end()) return;
-        if (called_.size() < kMostCalled) called_.push_back(call);
         id = pool_.rule(expr.a).body;
         break;
-      }
+      default: RK_CHECK(false, "a part that is none");
     }
   }
 }
 
 StateId Automaton::collect() {
+  pool_.charge(reached_.size());
   std::sort(reached_.begin(), reached_.end(), [](const Reached& a, const Reached& b) {
     return a.tail != b.tail ? a.tail < b.tail : a.frame < b.frame;
   });
   std::vector<StackId> stacks;
   std::vector<ExprId> frames;
+  const auto add = [&](ExprId id, StackId tail) {
+    const ExprId frame = pool_.opened(id);
+    if (fits(frame, tail)) frames.push_back(frame);
+  };
   for (size_t i = 0; i < reached_.size();) {
     const StackId tail = reached_[i].tail;
     frames.clear();
-    for (; i < reached_.size() && reached_[i].tail == tail; ++i)
-      frames.push_back(reached_[i].frame);
-    stacks.push_back(push(pool_.either(frames), tail));
+    for (; i < reached_.size() && reached_[i].tail == tail; ++i) {
+      const ExprId id = reached_[i].frame;
+      if (pool_[id].kind == Kind::either) {
+        for (size_t j = 0; j < pool_[id].b; ++j) add(pool_.children(id)[j], tail);
+      } else {
+        add(id, tail);
+      }
+    }
+    stacks.push_back(push(pool_.factored(frames), tail));
   }
   return intern(stacks);
 }
@@ -188,15 +206,17 @@ StateId Automaton::compute(StateId state, uint8_t column) {
   if (states_[state].row == kNoRow) {
     states_[state].row = static_cast<uint32_t>(rows_.size());
     rows_.resize(rows_.size() + classes_, kUnknown);
+    pool_.charge(classes_ / kGlances);
   }
   const uint8_t byte = grammar_->data().class_bytes[column];
   reached_.clear();
-  called_.clear();
-  work_ = 0;
+  derived_.clear();
+  most_work_ = pool_.work() + kMostStepWork + kMostPartWork * grammar_->data().pool.size();
   ++steps_;
   for (size_t i = 0; i < states_[state].size; ++i) {
     StackId id = members_[states_[state].begin + i];
     while (id != 0 && seen_[id] != steps_) {
+      pool_.charge(1);
       seen_[id] = steps_;
       const Stack stack = stacks_[id];
       derive(stack.frame, byte, kEmpty, stack.tail);
@@ -204,7 +224,6 @@ StateId Automaton::compute(StateId state, uint8_t column) {
       id = stack.tail;
     }
   }
-  all_work_ += work_ + reached_.size();
   const StateId next = collect();
   rows_[states_[state].row + column] = next;
   return next;
@@ -217,6 +236,7 @@ ExprId Automaton::canonical_expr(ExprId id, uint32_t bytes) {
                            expr.high > bytes + 1 ? kUnbounded : expr.high);
   if (expr.kind != Kind::concat && expr.kind != Kind::either && expr.kind != Kind::repeat)
     return id;
+  pool_.charge(2);
   const auto known = canonical_exprs_.find(id);
   if (known != canonical_exprs_.end()) return known->second;
   ExprId out = id;
@@ -235,6 +255,7 @@ ExprId Automaton::canonical_expr(ExprId id, uint32_t bytes) {
     for (; pool_[rest].kind == Kind::concat && !canonical_exprs_.contains(rest);
          rest = pool_[rest].b)
       chain.push_back(rest);
+    pool_.charge(2 * chain.size());
     out = canonical_expr(rest, bytes);
     for (size_t i = chain.size(); i-- > 0;) {
       out = pool_.concat(canonical_expr(pool_[chain[i]].a, bytes), out);
@@ -250,6 +271,7 @@ StackId Automaton::canonical_stack(StackId id, uint32_t bytes) {
   std::vector<StackId> frames;
   StackId out = 0;
   for (; id != 0; id = stacks_[id].tail) {
+    pool_.charge(2);
     const auto known = canonical_stacks_.find(id);
     if (known != canonical_stacks_.end()) {
       out = known->second;
@@ -286,18 +308,20 @@ bool Automaton::overfull() const {
 }
 
 StateId Automaton::keep_only(StateId state) {
+  work_before_ += pool_.work();
   const ExprPool pool = std::move(pool_);
   const std::vector<Stack> stacks = std::move(stacks_);
   const std::vector<StackId> members(this->stacks(state).begin(), this->stacks(state).end());
   reset();
   std::unordered_map<StackId, StackId> moved{{0, 0}};
+  std::unordered_map<ExprId, ExprId> copied;
   std::vector<StackId> out;
   for (StackId id : members) {
     std::vector<StackId> frames;
     for (; !moved.contains(id); id = stacks[id].tail) frames.push_back(id);
     StackId to = moved[id];
     for (size_t i = frames.size(); i-- > 0;) {
-      to = push(pool_.copy(pool, stacks[frames[i]].frame), to);
+      to = push(pool_.copy(pool, stacks[frames[i]].frame, copied), to);
       moved[frames[i]] = to;
     }
     out.push_back(to);

@@ -38,8 +38,8 @@ class Automaton {
   bool finished(StateId state) const;
   // Of the structure: equal for the same state in every automaton of the grammar.
   uint64_t hash(StateId state) const { return states_[state].hash; }
-  // Parts of expressions that were looked at so far: what new steps cost.
-  uint64_t work() const { return all_work_; }
+  // What was done so far (ExprPool::work): what new steps cost.
+  uint64_t work() const { return work_before_ + pool_.work(); }
 
   // A state that takes the same next `bytes` bytes, the same for counts that are far from their
   // bounds.
@@ -104,11 +104,11 @@ class Automaton {
 
   // Of the step at hand.
   std::vector<Reached> reached_;
-  std::vector<std::pair<uint32_t, StackId>> called_;
+  TripleSet derived_;           // (expression, rest, tail)
   std::vector<uint32_t> seen_;  // [stacks] the step that saw it
   uint32_t steps_ = 0;
-  uint32_t work_ = 0;
-  uint64_t all_work_ = 0;
+  uint64_t most_work_ = 0;
+  uint64_t work_before_ = 0;  // by pools that are gone
   // Of canonical().
   uint32_t canonical_bytes_ = 0;
   std::unordered_map<ExprId, ExprId> canonical_exprs_;

@@ -1,7 +1,7 @@
 #include "grammar/expr.h"
 
 #include <algorithm>
-#include <map>
+#include <tuple>
 
 #include "base/check.h"
 #include "grammar/limits.h"
@@ -11,6 +11,9 @@ namespace {
 
 using Kind = Expr::Kind;
 
+// Units of work: of looking for a structure and adding it, and bytes that are read for one.
+constexpr uint64_t kInternWork = 4, kHashedBytes = 16;
+
 uint64_t mix(uint64_t x) {  // SplitMix64's finalizer
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -19,13 +22,13 @@ uint64_t mix(uint64_t x) {  // SplitMix64's finalizer
 }
 uint64_t mix(uint64_t a, uint64_t b) { return mix(mix(a) ^ (b + 0x632be59bd9b4e019u)); }
 
+uint64_t word_of(const ByteSet& set, size_t word) {
+  return (set >> (word * 64) & ByteSet(UINT64_MAX)).to_ullong();
+}
+
 uint64_t hash_set(const ByteSet& set) {
   uint64_t hash = 1;
-  for (size_t word = 0; word < 4; ++word) {
-    uint64_t bits = 0;
-    for (size_t i = 0; i < 64; ++i) bits |= uint64_t{set[word * 64 + i]} << i;
-    hash = mix(hash, bits);
-  }
+  for (size_t word = 0; word < 4; ++word) hash = mix(hash, word_of(set, word));
   return hash;
 }
 
@@ -93,9 +96,32 @@ void ExprPool::measure(Expr& expr, std::span<const ExprId> children) const {
     case Kind::bytes:
     case Kind::literal: break;
   }
+  expr.begins = begins(expr, children);
+}
+
+uint64_t ExprPool::begins(const Expr& expr, std::span<const ExprId> children) const {
+  const auto& at = *this;
+  uint64_t all = 0;
+  switch (expr.kind) {
+    case Kind::nothing:
+    case Kind::empty: return 0;
+    case Kind::bytes:
+      for (size_t word = 0; word < 4; ++word) all |= word_of(bytes(expr), word);
+      return all;
+    case Kind::literal: return uint64_t{1} << (static_cast<uint8_t>(text(expr)[0]) % 64);
+    case Kind::concat: return at[expr.a].begins | (at[expr.a].nullable ? at[expr.b].begins : 0);
+    case Kind::either:
+      for (const ExprId child : children) all |= at[child].begins;
+      return all;
+    case Kind::repeat: return at[expr.a].begins;
+    case Kind::call: return rule(expr.a).begins;
+    case Kind::dfa: return UINT64_MAX;
+  }
+  return all;
 }
 
 ExprId ExprPool::intern(Expr expr, std::span<const ExprId> children) {
+  work_ += kInternWork + children.size();
   const auto same = [&](const ExprPool& pool, uint32_t number) {
     const Expr& other = pool.own_[number];
     if (other.kind != expr.kind) return false;
@@ -135,91 +161,136 @@ ExprId ExprPool::concat(ExprId a, ExprId b) {
   if (a == kNothing || b == kNothing) return kNothing;
   if (a == kEmpty) return b;
   if (b == kEmpty) return a;
-  std::vector<ExprId> chain;
-  while ((*this)[a].kind == Kind::concat) {
-    chain.push_back((*this)[a].a);
-    a = (*this)[a].b;
-  }
-  chain.push_back(a);
-  ExprId all = b;
-  for (size_t i = chain.size(); i-- > 0;) {
-    all = intern({.kind = Kind::concat,
-                  .a = chain[i],
-                  .b = all,
-                  .hash = mix(mix(3, (*this)[chain[i]].hash), (*this)[all].hash)});
-  }
-  return all;
+  return intern({.kind = Kind::concat,
+                 .a = a,
+                 .b = b,
+                 .hash = mix(mix(3, (*this)[a].hash), (*this)[b].hash)});
 }
 
-ExprId ExprPool::either(std::span<const ExprId> alternatives) {
-  std::vector<ExprId> flat;
+ExprId ExprPool::opened(ExprId id) {
+  for (;;) {
+    const Expr expr = (*this)[id];
+    if (expr.kind != Kind::concat || (*this)[expr.a].kind != Kind::concat) return id;
+    const Expr head = (*this)[expr.a];
+    id = concat(head.a, concat(head.b, expr.b));
+  }
+}
+
+// The alternatives of alternatives, ascending and each once.
+std::vector<ExprId> ExprPool::flat(std::span<const ExprId> alternatives) {
+  std::vector<ExprId> out;
   for (const ExprId id : alternatives) {
     if (id == kNothing) continue;
     if ((*this)[id].kind == Kind::either) {
       const auto inner = children(id);
-      flat.insert(flat.end(), inner.begin(), inner.end());
+      out.insert(out.end(), inner.begin(), inner.end());
     } else {
-      flat.push_back(id);
+      out.push_back(id);
     }
   }
-  std::sort(flat.begin(), flat.end());
-  flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
+  work_ += out.size();
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
 
-  // x{1,3} y | x{2,5} y is x{1,5} y: what keeps the counts of an ambiguous repetition few.
-  struct Count {
+// x{1,3} y | x{2,5} y is x{1,5} y: what keeps the counts of an ambiguous repetition few.
+void ExprPool::merge_counts(std::vector<ExprId>& alternatives) {
+  struct Counted {
+    ExprId x, y;
     uint32_t low, high;
   };
-  std::map<std::pair<ExprId, ExprId>, std::vector<Count>> counts;  // by (x, y)
-  for (const ExprId id : flat) {
+  std::vector<Counted> all;
+  const auto head_of = [&](const Expr& expr) -> const Expr& {
+    return expr.kind == Kind::concat ? (*this)[expr.a] : expr;
+  };
+  for (const ExprId id : alternatives) {
     const Expr& expr = (*this)[id];
-    const Expr& head = expr.kind == Kind::concat ? (*this)[expr.a] : expr;
-    if (head.kind == Kind::repeat) {
-      counts[{head.a, expr.kind == Kind::concat ? expr.b : kEmpty}].push_back(
-          {head.low, head.high});
-    }
+    const Expr& head = head_of(expr);
+    if (head.kind == Kind::repeat)
+      all.push_back({head.a, expr.kind == Kind::concat ? expr.b : kEmpty, head.low, head.high});
   }
-  bool merged = false;
-  for (auto& [key, list] : counts) merged = merged || list.size() > 1;
-  if (merged) {
-    std::erase_if(flat, [&](ExprId id) {
-      const Expr& expr = (*this)[id];
-      const Expr& head = expr.kind == Kind::concat ? (*this)[expr.a] : expr;
-      return head.kind == Kind::repeat;
-    });
-    for (auto& [key, list] : counts) {
-      std::sort(list.begin(), list.end(), [](Count x, Count y) { return x.low < y.low; });
-      Count current = list[0];
-      for (size_t i = 1; i <= list.size(); ++i) {
-        if (i == list.size() || list[i].low > add_capped(current.high, 1)) {
-          flat.push_back(concat(repeat(key.first, current.low, current.high), key.second));
-          if (i < list.size()) current = list[i];
-        } else {
-          current.high = std::max(current.high, list[i].high);
-        }
-      }
-    }
-    std::sort(flat.begin(), flat.end());
-    flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
+  const auto same = [](const Counted& p, const Counted& q) { return p.x == q.x && p.y == q.y; };
+  std::sort(all.begin(), all.end(), [](const Counted& p, const Counted& q) {
+    return std::tie(p.x, p.y, p.low) < std::tie(q.x, q.y, q.low);
+  });
+  if (std::adjacent_find(all.begin(), all.end(), same) == all.end()) return;
+  std::erase_if(alternatives, [&](ExprId id) { return head_of((*this)[id]).kind == Kind::repeat; });
+  for (size_t i = 0; i < all.size();) {
+    Counted merged = all[i++];
+    while (i < all.size() && same(merged, all[i]) && all[i].low <= add_capped(merged.high, 1))
+      merged.high = std::max(merged.high, all[i++].high);
+    alternatives.push_back(concat(repeat(merged.x, merged.low, merged.high), merged.y));
   }
+  alternatives = flat(alternatives);
+}
 
+// But for counts, which are told apart by what follows them.
+void ExprPool::factor(std::vector<ExprId>& alternatives) {
+  struct Parts {
+    ExprId head, tail, whole;
+  };
+  std::vector<Parts> all;
+  for (const ExprId id : alternatives) {
+    const Expr& expr = (*this)[id];
+    if (expr.kind != Kind::concat) continue;
+    const Expr& head = (*this)[expr.a];
+    const bool counts = head.kind == Kind::repeat && (head.low > 0 || head.high != kUnbounded);
+    if (!counts) all.push_back({expr.a, expr.b, id});
+  }
+  std::sort(all.begin(), all.end(), [](const Parts& p, const Parts& q) {
+    return std::tie(p.head, p.whole) < std::tie(q.head, q.whole);
+  });
+  std::vector<ExprId> gone, made, tails;
+  for (size_t i = 0; i < all.size();) {
+    const size_t begin = i;
+    tails.clear();
+    for (; i < all.size() && all[i].head == all[begin].head; ++i) tails.push_back(all[i].tail);
+    if (tails.size() == 1) continue;
+    for (size_t j = begin; j < i; ++j) gone.push_back(all[j].whole);
+    made.push_back(concat(all[begin].head, join(flat(tails))));
+  }
+  if (made.empty()) return;
+  std::sort(gone.begin(), gone.end());
+  std::erase_if(alternatives,
+                [&](ExprId id) { return std::binary_search(gone.begin(), gone.end(), id); });
+  alternatives.insert(alternatives.end(), made.begin(), made.end());
+  alternatives = flat(alternatives);
+}
+
+ExprId ExprPool::join(std::vector<ExprId> alternatives) {
   // The empty text adds nothing to what has it already.
-  if (flat.size() > 1 && std::binary_search(flat.begin(), flat.end(), kEmpty)) {
-    const bool other = std::any_of(flat.begin(), flat.end(), [&](ExprId id) {
+  if (alternatives.size() > 1 &&
+      std::binary_search(alternatives.begin(), alternatives.end(), kEmpty)) {
+    const bool other = std::any_of(alternatives.begin(), alternatives.end(), [&](ExprId id) {
       return id != kEmpty && (*this)[id].nullable && (*this)[id].kind != Kind::call;
     });
-    if (other) std::erase(flat, kEmpty);
+    if (other) std::erase(alternatives, kEmpty);
   }
-  if (flat.empty()) return kNothing;
-  if (flat.size() == 1) return flat[0];
-  if (base_ != nullptr && flat.size() > kMostAlternatives) {
-    std::sort(flat.begin(), flat.end(),
+  if (alternatives.empty()) return kNothing;
+  if (alternatives.size() == 1) return alternatives[0];
+  if (base_ != nullptr && alternatives.size() > kMostAlternatives) {
+    std::sort(alternatives.begin(), alternatives.end(),
               [&](ExprId x, ExprId y) { return (*this)[x].hash < (*this)[y].hash; });
-    flat.resize(kMostAlternatives);
-    std::sort(flat.begin(), flat.end());
+    alternatives.resize(kMostAlternatives);
+    std::sort(alternatives.begin(), alternatives.end());
   }
   uint64_t hash = 4;
-  for (const ExprId id : flat) hash += mix((*this)[id].hash);
-  return intern({.kind = Kind::either, .hash = mix(5, hash)}, flat);
+  for (const ExprId id : alternatives) hash += mix((*this)[id].hash);
+  return intern({.kind = Kind::either, .hash = mix(5, hash)}, alternatives);
+}
+
+ExprId ExprPool::either(std::span<const ExprId> alternatives) {
+  std::vector<ExprId> all = flat(alternatives);
+  merge_counts(all);
+  return join(std::move(all));
+}
+
+ExprId ExprPool::factored(std::span<const ExprId> alternatives) {
+  std::vector<ExprId> all = flat(alternatives);
+  merge_counts(all);
+  factor(all);
+  return join(std::move(all));
 }
 
 ExprId ExprPool::repeat(ExprId a, uint32_t low, uint32_t high) {
@@ -242,6 +313,7 @@ ExprId ExprPool::repeat(ExprId a, uint32_t low, uint32_t high) {
 ExprId ExprPool::suffix(ExprId literal) {
   const Expr& expr = (*this)[literal];
   const std::string_view rest = text(expr).substr(1);
+  work_ += rest.size() / kHashedBytes;
   if (rest.size() == 1) {
     const auto byte = static_cast<uint8_t>(rest[0]);
     return intern({.kind = Kind::bytes,
@@ -262,28 +334,32 @@ ExprId ExprPool::dfa_state(uint32_t dfa, uint32_t at, uint32_t low, uint32_t hig
                  .hash = mix(mix(mix(mix(9, dfa), at), low), high)});
 }
 
-ExprId ExprPool::copy(const ExprPool& from, ExprId id) {
-  if (id < from.offset_) return id;
-  const Expr& expr = from[id];
-  switch (expr.kind) {
-    case Kind::concat: {
-      std::vector<ExprId> chain;
-      while (id >= from.offset_ && from[id].kind == Kind::concat) {
-        chain.push_back(copy(from, from[id].a));
-        id = from[id].b;
-      }
-      ExprId all = copy(from, id);
-      for (size_t i = chain.size(); i-- > 0;) all = concat(chain[i], all);
-      return all;
-    }
-    case Kind::either: {
+ExprId ExprPool::copy(const ExprPool& from, ExprId id, std::unordered_map<ExprId, ExprId>& known) {
+  std::vector<ExprId> chain;
+  for (; id >= from.offset_ && from[id].kind == Kind::concat && !known.contains(id);
+       id = from[id].b)
+    chain.push_back(id);
+  ExprId out = id;
+  if (const auto at = known.find(id); at != known.end()) {
+    out = at->second;
+  } else if (id >= from.offset_) {
+    const Expr& expr = from[id];
+    if (expr.kind == Kind::either) {
       std::vector<ExprId> copies;
-      for (const ExprId child : from.children(id)) copies.push_back(copy(from, child));
-      return either(copies);
+      for (const ExprId child : from.children(id)) copies.push_back(copy(from, child, known));
+      out = join(flat(copies));
+    } else if (expr.kind == Kind::repeat) {
+      out = repeat(copy(from, expr.a, known), expr.low, expr.high);
+    } else {
+      out = intern(expr);
     }
-    case Kind::repeat: return repeat(copy(from, expr.a), expr.low, expr.high);
-    default: return intern(expr);
+    known.emplace(id, out);
   }
+  for (size_t i = chain.size(); i-- > 0;) {
+    out = concat(copy(from, from[chain[i]].a, known), out);
+    known.emplace(chain[i], out);
+  }
+  return out;
 }
 
 ExprId ExprPool::byte_set(const ByteSet& set) {

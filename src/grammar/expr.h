@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "grammar/hash_index.h"
@@ -28,7 +29,7 @@ struct Expr {
     empty,
     bytes,    // one byte of set `a`
     literal,  // text [a, a + b), two bytes or more
-    concat,   // a, then b; a is never a concat: a chain to the right
+    concat,   // a, then b
     either,   // one of children [a, a + b), two or more, ascending, none of them an either
     repeat,   // a, low to high times
     call,     // rule a
@@ -40,7 +41,10 @@ struct Expr {
   uint16_t height = 0;      // of the tree; a chain of concats counts once, calls not at all
   uint32_t a = 0, b = 0;
   uint32_t low = 0, high = 0;
-  uint64_t hash = 0;  // of the structure; the same in every pool of one grammar
+  uint64_t hash = 0;    // of the structure; the same in every pool of one grammar
+  uint64_t begins = 0;  // bit b % 64 of each byte b that its texts may begin with; others, too
+
+  bool may_begin(uint8_t byte) const { return (begins >> (byte % 64) & 1) != 0; }
 };
 
 // A deterministic automaton without dead states: from every state an accepting one is reached.
@@ -65,6 +69,7 @@ struct Rule {
   ExprId body = kNothing;
   bool nullable = false;
   uint16_t calls_deep = kNever;  // of the body, itself counted
+  uint64_t begins = 0;
 };
 
 // Owns expressions. A pool over a base sees the base's expressions under the same numbers and adds
@@ -89,20 +94,29 @@ class ExprPool {
   const Rule& rule(uint32_t index) const { return (base_ ? base_ : this)->rules_[index]; }
   std::span<const Rule> rules() const { return (base_ ? base_ : this)->rules_; }
 
+  // What was done so far, in units of some ten nanoseconds; whoever looks at parts adds to it.
+  uint64_t work() const { return work_; }
+  void charge(uint64_t units) { work_ += units; }
+
   // Any pool.
-  ExprId concat(ExprId a, ExprId b);
+  ExprId concat(ExprId a, ExprId b);  // as it is: no part of a chain is made anew
+  // The same, but for its grouping: what it begins with is no concat.
+  ExprId opened(ExprId id);
   // Over a base, no more than kMostAlternatives are kept: fewer texts, each still whole.
   ExprId either(std::span<const ExprId> alternatives);
   ExprId either(std::initializer_list<ExprId> alternatives) {
     return either(std::span<const ExprId>(alternatives.begin(), alternatives.size()));
   }
+  // The same of opened alternatives, with what several begin with written once: a x | a y is
+  // a (x | y), so that it is read once.
+  ExprId factored(std::span<const ExprId> alternatives);
   ExprId repeat(ExprId a, uint32_t low, uint32_t high);
   ExprId suffix(ExprId literal);  // a literal without its first byte
   // kNothing for Dfa::kDead. With bounds: the automaton reads UTF-8, and after every character it
   // both may end and goes on, so that each count can be reached.
   ExprId dfa_state(uint32_t dfa, uint32_t at, uint32_t low = 0, uint32_t high = kUnbounded);
-  // The same structure in this pool, which has the same base.
-  ExprId copy(const ExprPool& from, ExprId id);
+  // The same structure in this pool, which has the same base; `known` are those copied so far.
+  ExprId copy(const ExprPool& from, ExprId id, std::unordered_map<ExprId, ExprId>& known);
 
   // Pools without a base.
   ExprId byte_set(const ByteSet& set);
@@ -117,12 +131,22 @@ class ExprPool {
   uint32_t add_rule(std::string name);
   ExprId call(uint32_t rule);
   std::vector<Rule>& mutable_rules() { return rules_; }
-  // Settles what is nullable and how deep calls nest, once all rules have their bodies.
+  // Settles what is nullable, what begins with which bytes and how deep calls nest, once all rules
+  // have their bodies.
   void settle();
 
  private:
+  class Users;  // of each expression
   ExprId intern(Expr expr, std::span<const ExprId> children = {});
   void measure(Expr& expr, std::span<const ExprId> children) const;
+  uint64_t begins(const Expr& expr, std::span<const ExprId> children) const;
+  std::vector<ExprId> flat(std::span<const ExprId> alternatives);
+  void merge_counts(std::vector<ExprId>& alternatives);
+  void factor(std::vector<ExprId>& alternatives);
+  ExprId join(std::vector<ExprId> alternatives);
+  void settle_nullable(const Users& users);
+  void settle_begins(const Users& users);
+  void settle_calls(const Users& users);
 
   const ExprPool* base_ = nullptr;
   ExprId offset_ = 0;
@@ -135,6 +159,7 @@ class ExprPool {
   std::vector<Dfa> dfas_;
   size_t dfa_entries_ = 0;
   std::vector<Rule> rules_;
+  uint64_t work_ = 0;
 };
 
 }  // namespace ringkeep::grammar

@@ -31,10 +31,13 @@ inline constexpr uint32_t kMostFrames = 1'024;  // depth of a stack
 // Memory of one reply's automaton before it is built anew from the current state.
 inline constexpr size_t kMostReplyExpressions = 200'000;
 inline constexpr size_t kMostReplyRowEntries = 4'000'000;  // of transitions
-// Parts of expressions looked at: in one step; in one walk over the vocabulary, which then goes on
-// without going deeper; and for the constraints of strings and numbers of one schema.
-inline constexpr uint32_t kMostStepWork = 50'000;
+// Work (ExprPool::work): of one step, and more for each part of its grammar, which then drops the
+// readings that it did not come to; of one walk over the vocabulary, which then goes on with single
+// bytes alone; of one mask in all, which is an error beyond it; and for the constraints of strings
+// and numbers of one schema.
+inline constexpr uint32_t kMostStepWork = 50'000, kMostPartWork = 10;
 inline constexpr uint64_t kMostWalkWork = 3'000'000;
+inline constexpr uint64_t kMostMaskWork = 4'000'000;
 inline constexpr uint64_t kMostSchemaWork = 10'000'000;
 
 inline constexpr char kControlMark = '\xFF';

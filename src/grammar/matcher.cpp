@@ -51,6 +51,24 @@ void set_bit(std::span<uint64_t> bits, int32_t token) {
   bits[static_cast<size_t>(token) / 64] |= uint64_t{1} << (static_cast<size_t>(token) % 64);
 }
 
+// The work of one mask or one text that is read.
+class Budget {
+ public:
+  explicit Budget(const Automaton& automaton)
+      : automaton_(automaton), most_(automaton.work() + kMostMaskWork) {}
+  Status check() const {
+    if (automaton_.work() <= most_) return {};
+    return make_error(ErrorKind::usage,
+                      "grammar: too many ways to go on from here: expected a place that takes at "
+                      "most {} units of work, found more",
+                      kMostMaskWork);
+  }
+
+ private:
+  const Automaton& automaton_;
+  uint64_t most_;
+};
+
 }  // namespace
 
 struct Matcher::State {
@@ -60,7 +78,7 @@ struct Matcher::State {
         trie(std::move(tokens)),
         cache(std::make_shared<MaskCache>()) {}
 
-  Mask walk(StateId from);
+  Result<Mask> walk(StateId from, const Budget& budget);
 
   void shrink() {
     if (!automaton.large()) return;
@@ -76,17 +94,28 @@ struct Matcher::State {
 };
 
 // Every token whose bytes can be read from the state.
-Mask Matcher::State::walk(StateId from) {
+Result<Mask> Matcher::State::walk(StateId from, const Budget& budget) {
   Mask mask;
   const std::optional<uint32_t> plain_reach = plain.reach(automaton, from);
+  RK_TRY(budget.check());
   const TokenTree& tree = plain_reach ? trie->unusual() : trie->all();
   const auto nodes = tree.nodes();
   std::vector<StateId> path(trie->longest() + 1, kDead);
   path[0] = from;
   const uint64_t most_work = automaton.work() + kMostWalkWork;
+  // Single bytes first: they are what is left where the work runs out.
+  for (uint32_t i = 1; i < nodes.size(); i = nodes[i].after) {
+    automaton.step(from, nodes[i].byte);
+    RK_TRY(budget.check());
+  }
   for (uint32_t i = 1; i < nodes.size();) {
     const TokenTree::Node& node = nodes[i];
+    if (node.depth > 1 && (automaton.work() > most_work || automaton.overfull())) {
+      i = node.after;
+      continue;
+    }
     const StateId next = automaton.step(path[node.depth - 1], node.byte);
+    RK_TRY(budget.check());
     if (next == kDead) {
       i = node.after;
       continue;
@@ -94,7 +123,7 @@ Mask Matcher::State::walk(StateId from) {
     path[node.depth] = next;
     const auto tokens = tree.tokens(i);
     mask.tokens.insert(mask.tokens.end(), tokens.begin(), tokens.end());
-    i = automaton.work() > most_work || automaton.overfull() ? node.after : i + 1;
+    ++i;
   }
   if (automaton.accepting(from)) {
     const auto ends = trie->end_tokens();
@@ -124,14 +153,15 @@ Matcher& Matcher::operator=(const Matcher& other) {
 }
 Matcher::~Matcher() = default;
 
-void Matcher::mask(std::span<uint64_t> allowed) {
+Status Matcher::mask(std::span<uint64_t> allowed) {
   State& state = *state_;
+  const Budget budget(state.automaton);
   state.shrink();
   const StateId from = state.automaton.canonical(state.at, state.trie->longest());
   const uint64_t hash = state.automaton.hash(from);
   std::shared_ptr<const Mask> mask = state.cache->find(hash);
   if (mask == nullptr) {
-    mask = std::make_shared<const Mask>(state.walk(from));
+    mask = std::make_shared<const Mask>(RK_TRY(state.walk(from, budget)));
     state.cache->put(hash, mask);
   }
   if (mask->bits.empty()) {
@@ -144,11 +174,12 @@ void Matcher::mask(std::span<uint64_t> allowed) {
     }
     std::fill(allowed.begin(), allowed.end(), 0);
     for (const int32_t token : kept) set_bit(allowed, token);
-    return;
+    return {};
   }
   const size_t known = std::min(mask->bits.size(), allowed.size());
   for (size_t i = 0; i < known; ++i) allowed[i] &= mask->bits[i];
   std::fill(allowed.begin() + static_cast<ptrdiff_t>(known), allowed.end(), 0);
+  return {};
 }
 
 Status Matcher::accept(int32_t token) {
@@ -162,9 +193,11 @@ Status Matcher::accept(int32_t token) {
 
 Status Matcher::accept_bytes(std::string_view bytes) {
   State& state = *state_;
+  const Budget budget(state.automaton);
   StateId at = state.at;
   for (size_t i = 0; i < bytes.size(); ++i) {
     at = state.automaton.step(at, static_cast<uint8_t>(bytes[i]));
+    RK_TRY(budget.check());
     if (at == kDead) {
       return make_error(ErrorKind::runtime,
                         "grammar: byte {} (0x{:02x}) of the next {} is not allowed", i,
@@ -176,6 +209,7 @@ Status Matcher::accept_bytes(std::string_view bytes) {
   return {};
 }
 
+uint64_t Matcher::work() const { return state_->automaton.work(); }
 bool Matcher::complete() const { return state_->automaton.finished(state_->at); }
 bool Matcher::may_end() const { return state_->automaton.accepting(state_->at); }
 

@@ -19,7 +19,7 @@ class Matcher final : public text::TokenConstraint {
   Matcher& operator=(const Matcher& other);
   ~Matcher() override;
 
-  void mask(std::span<uint64_t> allowed) override;
+  Status mask(std::span<uint64_t> allowed) override;
   Status accept(int32_t token) override;
   bool complete() const override;
 
@@ -28,6 +28,8 @@ class Matcher final : public text::TokenConstraint {
   // Goes on by bytes instead of a token. Errors (runtime): the grammar has no such text; nothing
   // is read then.
   Status accept_bytes(std::string_view bytes);
+  // What this object's masks and texts have cost so far (ExprPool::work).
+  uint64_t work() const;
 
  private:
   struct State;

@@ -6,12 +6,10 @@
 #include "grammar/limits.h"
 
 namespace ringkeep::grammar {
-namespace {
-
 using Kind = Expr::Kind;
 
 // The expressions (and rules) that a value flows to, in one array.
-class Users {
+class ExprPool::Users {
  public:
   Users(const std::vector<Expr>& exprs, const std::vector<ExprId>& children,
         const std::vector<Rule>& rules)
@@ -47,12 +45,15 @@ class Users {
   std::vector<ExprId> calls_;
 };
 
-}  // namespace
-
 void ExprPool::settle() {
   const Users users(own_, children_, rules_);
+  settle_nullable(users);
+  settle_begins(users);
+  settle_calls(users);
+}
 
-  // The empty text: from what has it to what then has it.
+// The empty text: from what has it to what then has it.
+void ExprPool::settle_nullable(const Users& users) {
   std::vector<ExprId> todo;
   for (ExprId id = 0; id < own_.size(); ++id)
     if (own_[id].nullable) todo.push_back(id);
@@ -74,10 +75,41 @@ void ExprPool::settle() {
       now_nullable(users.call_of(rule));
     }
   }
+}
 
-  // Nesting of calls, from 0 upwards: what is reached at a level has that many.
+// First bytes: from the parts to the whole, and from the rules to their calls.
+void ExprPool::settle_begins(const Users& users) {
+  for (ExprId id = 0; id < own_.size(); ++id) {
+    const bool parts = own_[id].kind == Kind::either;
+    own_[id].begins = begins(own_[id], parts ? children(id) : std::span<const ExprId>());
+  }
+  std::vector<ExprId> todo;
+  const auto pass_on = [&](ExprId to, uint64_t more) {
+    if (to == kNothing || (own_[to].begins | more) == own_[to].begins) return;
+    own_[to].begins |= more;
+    todo.push_back(to);
+  };
+  const auto told = [&](uint32_t rule, uint64_t more) {
+    rules_[rule].begins |= more;
+    pass_on(users.call_of(rule), more);
+  };
+  for (uint32_t i = 0; i < rules_.size(); ++i) told(i, own_[rules_[i].body].begins);
+  while (!todo.empty()) {
+    const ExprId id = todo.back();
+    todo.pop_back();
+    const uint64_t more = own_[id].begins;
+    for (const ExprId user : users.of(id)) {
+      const Expr& expr = own_[user];
+      if (expr.kind != Kind::concat || expr.a == id || own_[expr.a].nullable) pass_on(user, more);
+    }
+    for (const uint32_t rule : users.rules_of(id)) told(rule, more);
+  }
+}
+
+// Nesting of calls, from 0 upwards: what is reached at a level has that many.
+void ExprPool::settle_calls(const Users& users) {
   for (Expr& expr : own_) expr.calls_deep = kNever;
-  std::vector<ExprId> next;
+  std::vector<ExprId> todo, next;
   for (ExprId id = 1; id < own_.size(); ++id) {
     const Kind kind = own_[id].kind;
     if (kind == Kind::empty || kind == Kind::bytes || kind == Kind::literal || kind == Kind::dfa ||

@@ -3,6 +3,7 @@
 import json
 import resource
 import subprocess
+import threading
 
 import pytest
 
@@ -70,6 +71,68 @@ def test_many_choices_take_little_memory(fresh):
     assert peak_mib(fresh) - before < 150  # 1,400 with a grammar of its own for each
     fresh.refused("/v1/completions", {**ASK, "guided_choice": ["x" * 1000 + str(i)
                                                               for i in range(1100)]})
+
+
+def optional_parts(part, count):
+    return "".join(part.format(letter=chr(97 + i % 26), digit=i % 10) for i in range(count))
+
+
+WIDE = {
+    "words": {"guided_regex": f"({optional_parts('[a-z]*[ {letter}]?', 600)})*"},
+    "pairs": {"guided_grammar": f"root ::= ({optional_parts(chr(34) + '{letter}{digit}' + chr(34) + '? ', 10_000)})*"},
+    "members": {"json_schema": {"type": "array", "minItems": 30, "items": {
+        "type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(4_999)}}}},
+}
+
+
+def test_wide_grammars_hold_up_nobody(fresh):
+    """Thousands of parts that may be left out: their replies come, and others go on meanwhile."""
+    others, healths, done = [], [], threading.Event()
+
+    def other():
+        while not done.is_set():
+            others.append(fresh.post("/v1/completions", {**ASK, "max_tokens": 50, "stream": True,
+                                                         "ignore_eos": True}))
+
+    def health():
+        while not done.wait(0.05):
+            healths.append(fresh.get("/health").status)
+
+    watchers = [threading.Thread(target=watch) for watch in (other, health)]
+    for watcher in watchers:
+        watcher.start()
+    try:
+        for name, rule in WIDE.items():
+            before = len(others)
+            reply = fresh.complete("x", **rule, max_tokens=30, temperature=1, seed=3)
+            assert reply["choices"][0]["finish_reason"] in ("stop", "length"), name
+            fresh.wait_for(lambda: len(others) > before, what="another reply")
+    finally:
+        done.set()
+        for watcher in watchers:
+            watcher.join()
+    assert set(healths) == {200}
+    for reply in others:
+        assert reply.status == 200 and b'"error"' not in reply.body
+        assert b'"finish_reason":"length"' in reply.body and reply.body.endswith(b"[DONE]\n\n")
+
+
+def test_a_grammar_too_hard_fails_alone(fresh):
+    """Known before it begins: 400. Later: the error of its reply."""
+    point = lambda i: f"\\x{0x21 + i % 90:02x}"
+    hard = "".join(f"[^{point(i // 90)}{point(i)}] [^{point(i // 7)}] hard | " for i in range(8_000))
+    rules = f"hard ::= {hard} [ ]\n"
+    error = fresh.refused("/v1/completions", {**ASK, "guided_grammar": f"root ::= hard\n{rules}"},
+                          "guided_grammar")
+    assert "work" in error["message"]
+    late = {**ASK, "max_tokens": 9, "guided_grammar": f'root ::= [a] "b" hard\n{rules}'}
+    error = fresh.refused("/v1/completions", late)
+    assert "work" in error["message"]
+    events = fresh.post("/v1/completions", {**late, "stream": True}).body.split(b"\n\n")
+    [error] = [event for event in events if b'"error"' in event]
+    assert b"work" in error and events.index(error) > 0
+    assert fresh.get("/health").status == 200
+    assert fresh.complete("x", max_tokens=3)["usage"]["completion_tokens"] > 0
 
 
 def test_a_prompt_too_long_is_not_copied_for_every_reply(fresh):

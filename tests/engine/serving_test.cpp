@@ -373,14 +373,17 @@ TEST(Serving, OnlyTheGuiltyRequestFails) {
   }
 }
 
-// Lets one text follow, and nothing after it; `stray`: at that token it complains.
+// Lets one text follow, and nothing after it; at the token `stray` it complains, before the token
+// `hard` it has no mask.
 class Script final : public text::TokenConstraint {
  public:
-  explicit Script(Tokens script, size_t stray = SIZE_MAX)
-      : script_(std::move(script)), stray_(stray) {}
-  void mask(std::span<uint64_t> allowed) override {
+  explicit Script(Tokens script, size_t stray = SIZE_MAX, size_t hard = SIZE_MAX)
+      : script_(std::move(script)), stray_(stray), hard_(hard) {}
+  Status mask(std::span<uint64_t> allowed) override {
+    if (at_ == hard_) return make_error(ErrorKind::usage, "a mask that takes too much work");
     std::ranges::fill(allowed, 0);
     if (at_ < script_.size()) allowed[script_[at_] / 64] |= uint64_t{1} << (script_[at_] % 64);
+    return {};
   }
   Status accept(int32_t token) override {
     if (at_ == stray_ || token != script_[at_])
@@ -392,7 +395,7 @@ class Script final : public text::TokenConstraint {
 
  private:
   Tokens script_;
-  size_t stray_, at_ = 0;
+  size_t stray_, hard_, at_ = 0;
 };
 
 // What a constraint has seen stays as it was while its request is set back and computed again.
@@ -406,7 +409,10 @@ TEST(Serving, ConstrainedRepliesFollowTheirScripts) {
   for (uint64_t i = 0; i < 8; ++i) {
     scripts.push_back(random_tokens(i == 5 ? 0 : 100 + i, random));
     Request request = request_of(random_tokens(50, random), 300, i % 2 == 0, i);
-    request.constraint = std::make_shared<Script>(scripts.back(), i == 3 ? 20 : SIZE_MAX);
+    request.constraint = std::make_shared<Script>(scripts.back(), i == 3 ? 20 : SIZE_MAX,
+                                                  i == 6   ? 30
+                                                  : i == 7 ? 0
+                                                           : SIZE_MAX);
     ids.push_back(many.submit(request));
   }
   many.finish_all();
@@ -415,6 +421,11 @@ TEST(Serving, ConstrainedRepliesFollowTheirScripts) {
     const Reply& reply = many.replies[ids[i]];
     if (i == 3) {
       EXPECT_THAT(reply.error, HasSubstr("not in the script"));
+      continue;
+    }
+    if (i == 6 || i == 7) {
+      EXPECT_THAT(reply.error, HasSubstr("too much work"));
+      EXPECT_EQ(reply.tokens.size(), i == 6 ? 30u : 0u);
       continue;
     }
     EXPECT_EQ(reply.error, "");

@@ -44,6 +44,14 @@ std::vector<Case> cases() {
       {"plain then plain", regex("[^\"]{0,3}[a-z]*")},
       {"counts", regex("(ab|a|b){3,70}!")},
       {"nested counts", regex("((a{1,3}b?){2,4}c){0,1000000}")},
+      {"optional parts", regex("([ab]*[ c]?[bc]*a?(abc)?)*")},
+      {"counted optional parts", regex("((a{0,3}(b|c)?)?(a{1,4}c?){0,2}b?)*!")},
+      {"optional members", schema(R"({"type": "array", "minItems": 2, "items": {"properties": {
+          "a": {"type": "integer"}, "ab": {"type": "boolean"}, "b": {}, "abc": {"type": "integer"}}}})")},
+      {"optional rules",
+       Grammar::from_gbnf("root ::= (a? b? \"ab\"? a? c?)*\na ::= \"a\" c?\nb ::= \"b\"? c\n"
+                          "c ::= \"c\" | \"1\" root \"2\"")
+           .value()},
       {"unicode", regex("(é|€|😀|日本)*")},
       {"ambiguous", Grammar::from_gbnf("root ::= (a | b | a b)* \"a\"\na ::= \"a\" | \"ab\" a?\n"
                                        "b ::= \"b\"+ | [a-c]{2}")
@@ -171,12 +179,12 @@ TEST(Matcher, ClearsWhatIsBeyondTheVocabulary) {
   for (const char* pattern : {"a", "(.|\n)*"}) {
     Matcher matcher(Grammar::from_regex(pattern).value(), vocabulary.trie);
     std::vector<uint64_t> words((vocabulary.size() + 63) / 64 + 3, ~uint64_t{0});
-    matcher.mask(words);
+    EXPECT_TRUE(matcher.mask(words).ok());
     for (size_t i = vocabulary.size(); i < words.size() * 64; ++i)
       ASSERT_FALSE(words[i / 64] >> (i % 64) & 1) << i;
     // And it only clears.
     std::fill(words.begin(), words.end(), 0);
-    matcher.mask(words);
+    EXPECT_TRUE(matcher.mask(words).ok());
     for (const uint64_t word : words) ASSERT_EQ(word, 0u);
   }
 }

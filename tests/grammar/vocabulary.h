@@ -96,7 +96,7 @@ struct Vocabulary {
 
 inline std::vector<bool> mask_of(Matcher& matcher, size_t vocabulary) {
   std::vector<uint64_t> words((vocabulary + 63) / 64, ~uint64_t{0});
-  matcher.mask(words);
+  EXPECT_TRUE(matcher.mask(words).ok());
   std::vector<bool> out(vocabulary);
   for (size_t i = 0; i < vocabulary; ++i) out[i] = (words[i / 64] >> (i % 64) & 1) != 0;
   return out;

@@ -52,10 +52,20 @@ MatcherPointer Constraints::find(const std::string& key) {
   return found->second;
 }
 
-MatcherPointer Constraints::keep(const std::string& key, const grammar::GrammarPtr& grammar) {
+std::shared_ptr<const grammar::TokenTrie> Constraints::trie() {
   const std::lock_guard lock(mutex_);
   if (trie_ == nullptr) trie_ = grammar::TokenTrie::build(tokenizer_);
-  auto matcher = std::make_shared<const grammar::Matcher>(grammar, trie_);
+  return trie_;
+}
+
+Result<MatcherPointer> Constraints::keep(const std::string& key,
+                                         const grammar::GrammarPtr& grammar) {
+  const auto trie = this->trie();
+  auto matcher = std::make_shared<const grammar::Matcher>(grammar, trie);
+  // Here rather than by the engine; all replies share it.
+  std::vector<uint64_t> allowed(trie->words(), ~uint64_t{0});
+  RK_TRY(grammar::Matcher(*matcher).mask(allowed));
+  const std::lock_guard lock(mutex_);
   latest_.emplace_front(key, matcher);
   if (latest_.size() > kKept) latest_.pop_back();
   return matcher;

@@ -38,7 +38,9 @@ class Constraints {
 
  private:
   MatcherPointer find(const std::string& key);
-  MatcherPointer keep(const std::string& key, const grammar::GrammarPtr& grammar);
+  // Errors (usage): already its first mask takes too much work.
+  Result<MatcherPointer> keep(const std::string& key, const grammar::GrammarPtr& grammar);
+  std::shared_ptr<const grammar::TokenTrie> trie();
 
   const text::Tokenizer& tokenizer_;
   std::mutex mutex_;
