@@ -9,6 +9,7 @@
 namespace ringkeep {
 namespace {
 
+constexpr uint64_t kEnd = uint64_t{1} << 32;  // of a range's end
 constexpr int kSpins = 2000;  // some 40 us: longer than the gap between two ops of a step
 
 inline void relax() {
@@ -21,7 +22,8 @@ inline void relax() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads)
+    : ranges_(std::make_unique<Range[]>(static_cast<size_t>(threads))) {
   try {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error&) {
@@ -39,20 +41,36 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : workers_) worker.join();
 }
 
+int64_t ThreadPool::take_first(Range& range) {
+  uint64_t span = range.span.load(std::memory_order_relaxed);
+  while (span % kEnd < span / kEnd)
+    if (range.span.compare_exchange_weak(span, span + 1, std::memory_order_relaxed))
+      return static_cast<int64_t>(span % kEnd);
+  return -1;
+}
+
+int64_t ThreadPool::take_last(Range& range) {
+  uint64_t span = range.span.load(std::memory_order_relaxed);
+  while (span % kEnd < span / kEnd)
+    if (range.span.compare_exchange_weak(span, span - kEnd, std::memory_order_relaxed))
+      return static_cast<int64_t>(span / kEnd) - 1;
+  return -1;
+}
+
 void ThreadPool::drain(int thread) {
-  for (;;) {
-    const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks_) return;
-    function_(context_, task, thread);
-  }
+  for (int64_t task; (task = take_first(ranges_[thread])) >= 0;) function_(context_, task, thread);
+  for (int i = 1; i < threads(); ++i)
+    for (int64_t task; (task = take_last(ranges_[(thread + i) % threads()])) >= 0;)
+      function_(context_, task, thread);
 }
 
 void ThreadPool::run(int64_t tasks, Function function, const void* context) {
   // No worker is inside: these are the caller's to write until the job opens.
-  tasks_ = tasks;
   function_ = function;
   context_ = context;
-  next_.store(0, std::memory_order_relaxed);
+  const uint64_t count = static_cast<uint64_t>(tasks), n = static_cast<uint64_t>(threads());
+  for (uint64_t t = 0; t < n; ++t)
+    ranges_[t].span.store(count * t / n + count * (t + 1) / n * kEnd, std::memory_order_relaxed);
   // Sequentially consistent: either the worker sees the new job before it sleeps, or this thread
   // sees it sleeping.
   state_.fetch_add(kJob | kOpen);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -23,7 +24,9 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(task, thread) once for each task in [0, tasks), in any order, on threads
-  // 0 .. threads()-1, and returns when all are done. Not reentrant; one caller at a time.
+  // 0 .. threads()-1, and returns when all are done. Each thread goes through a range of its own,
+  // so that what lies behind each other in memory is one stream, and then takes from the ends of
+  // the others'. Not reentrant; one caller at a time. tasks < 2^32.
   template <typename Body>
   void parallel_for(int64_t tasks, const Body& body) {
     if (tasks <= 0) return;
@@ -45,6 +48,14 @@ class ThreadPool {
   void work(int thread);
   void drain(int thread);
 
+  // Tasks of a thread that nobody has taken: the first one, and in the upper half the end.
+  struct alignas(64) Range {
+    std::atomic<uint64_t> span{0};
+  };
+  // A task of the range; -1: none is left.
+  static int64_t take_first(Range& range);
+  static int64_t take_last(Range& range);
+
   // A job is open for workers while kOpen is set; each worker inside adds kInside. Upper half: the
   // job's number, so that a worker joins a job once.
   static constexpr uint64_t kOpen = 1;
@@ -55,10 +66,9 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<uint64_t> state_{0};
-  std::atomic<int64_t> next_{0};
   std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
-  int64_t tasks_ = 0;
+  std::unique_ptr<Range[]> ranges_;  // [threads]
   Function function_ = nullptr;
   const void* context_ = nullptr;
 };

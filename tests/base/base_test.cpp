@@ -62,6 +62,19 @@ TEST(ThreadPool, RunsEveryTaskOnceOverManyJobs) {
   }
 }
 
+TEST(ThreadPool, AThreadIsHelpedWithItsRange) {
+  ThreadPool pool(2);
+  for (int job = 0; job < 100; ++job) {
+    std::atomic<int> done{0};
+    pool.parallel_for(8, [&](int64_t task, int) {
+      if (task == 0)  // the other seven, of which three are the same thread's
+        while (done.load() < 7) std::this_thread::yield();
+      done.fetch_add(1);
+    });
+    ASSERT_EQ(done.load(), 8);
+  }
+}
+
 TEST(Buffer, IsZeroAndAlignedAndReadsZeroAfterDiscard) {
   auto buffer = Buffer::allocate(3 << 20).value();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 64, 0u);
