@@ -69,8 +69,9 @@ void ThreadPool::run(int64_t tasks, Function function, const void* context) {
   function_ = function;
   context_ = context;
   const uint64_t count = static_cast<uint64_t>(tasks), n = static_cast<uint64_t>(threads());
-  for (uint64_t t = 0; t < n; ++t)
-    ranges_[t].span.store(count * t / n + count * (t + 1) / n * kEnd, std::memory_order_relaxed);
+  const auto begin = [&](uint64_t thread) { return (count * thread + n - 1) / n; };
+  for (uint64_t t = 0; t < n; ++t)  // the caller, who is there first, has the larger part
+    ranges_[t].span.store(begin(t) + begin(t + 1) * kEnd, std::memory_order_relaxed);
   // Sequentially consistent: either the worker sees the new job before it sleeps, or this thread
   // sees it sleeping.
   state_.fetch_add(kJob | kOpen);

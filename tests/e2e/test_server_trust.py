@@ -100,6 +100,8 @@ def test_no_template(plain_model):
                             model="b")
         assert bytes(reply["choices"][0]["prompt_token_ids"][1:]) == b"User: hi\nAssistant:"
         assert [m["id"] for m in server.get("/v1/models").json["data"]] == ["a", "b"]
+        error = server.refused("/v1/completions", {"model": "c", "prompt": "x"}, status=404)
+        assert error["message"] == 'there is no model "c" here, but a, b'
 
 
 def test_the_queue_is_bounded(chat_model):

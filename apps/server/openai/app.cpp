@@ -1,5 +1,7 @@
 #include "server/openai/app.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -64,11 +66,11 @@ std::optional<Json> read_body(const ExchangePointer& exchange) {
 bool check_model(const Model& model, const std::string& name, const ExchangePointer& exchange) {
   if (name.empty() || std::ranges::count(model.names, name) > 0 || find_adapter(model, name) >= 0)
     return true;
-  exchange->respond(error_response(
-      {.status = 404,
-       .message = fmt::format("there is no model \"{}\" here, but {}", name, model.names.front()),
-       .param = "model",
-       .code = "model_not_found"}));
+  exchange->respond(error_response({.status = 404,
+                                    .message = fmt::format("there is no model \"{}\" here, but {}",
+                                                           name, fmt::join(model.names, ", ")),
+                                    .param = "model",
+                                    .code = "model_not_found"}));
   return false;
 }
 
