@@ -208,7 +208,12 @@ def test_drain_does_not_wait_for_ever(chat_model):
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGHUP])
 def test_the_second_signal_does_not_wait(chat_model, first):
-    with Server(chat_model, "--threads", 1, fault="slow:20") as server:
+    ignored = signal.signal(first, signal.SIG_DFL)  # as under nohup, where it is for the server, too
+    try:
+        server = Server(chat_model, "--threads", 1, fault="slow:20")
+    finally:
+        signal.signal(first, ignored)
+    with server:
         asking = Asking(server, {**LONG, "stream": True})
         server.wait_for(lambda: server.kv()["sequences"], what="running")
         server.process.send_signal(first)

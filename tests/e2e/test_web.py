@@ -645,7 +645,7 @@ def test_the_theme_can_be_chosen(chromium, server):
         dark = page.evaluate(ground)
         assert dark != light
         page.keyboard.press("Escape")
-        assert page.evaluate(ground) == light
+        page.wait_for_function(f"{ground} === '{light}'")  # told once the dialog is gone
         page.click("#open-settings")
         page.get_by_label("Colours").select_option("dark")
         page.click("#settings-done")
