@@ -11,19 +11,21 @@ constexpr int8_t kLevels2[2] = {38, 127};
 
 HostKvPlane make_plane(const KvCodec& codec, int dim, bool value, size_t& offset) {
   HostKvPlane plane{.codec = codec, .value = value, .dim = dim};
-  plane.codes = offset;
+  plane.run = codec.halves() ? kHalvesRun : codec.bits == 8 ? 4 : 16;
   if (codec.halves()) {
+    plane.codes = offset;
     offset += size_t{kPageTokens} * dim * sizeof(uint16_t);
     return plane;
   }
   plane.group = codec.group > 0 ? codec.group : dim;
   plane.groups = dim / plane.group;
   const size_t field = size_t{kPageTokens} * plane.groups * sizeof(uint16_t);
-  offset += size_t{kPageTokens} / 8 * dim * codec.bits;
   plane.scales = offset;
   offset += field;
   plane.biases = offset;
   if (codec.scheme == KvScheme::affine) offset += field;
+  plane.codes = offset;
+  offset += size_t{kPageTokens} / 8 * dim * codec.bits;
   return plane;
 }
 
@@ -33,8 +35,9 @@ struct Position {
 };
 
 Position position(const HostKvPlane& plane, int token, int channel) {
-  if (plane.value) return {channel / 16 * 16 + token / 4, channel % 16 * 4 + token % 4};
-  return {token / 16 * (plane.dim / 4) + channel / 4, token % 16 * 4 + channel % 4};
+  const int unit = kv_block(plane, token, channel) * plane.run / 4;
+  if (plane.value) return {unit + token % plane.run / 4, channel % kKvLanes * 4 + token % 4};
+  return {unit + channel % plane.run / 4, token % kKvLanes * 4 + channel % 4};
 }
 
 // Where `width` bits of a unit's entry lie in a bit plane.
@@ -150,9 +153,11 @@ size_t bias_offset(const HostKvPlane& plane, int token, int group) {
 }
 
 size_t half_offset(const HostKvPlane& plane, int token, int channel) {
+  const int row = plane.value ? token : channel, column = plane.value ? channel : token;
   const size_t index =
-      plane.value ? (static_cast<size_t>(channel / 16) * kPageTokens + token) * 16 + channel % 16
-                  : (static_cast<size_t>(token / 16) * plane.dim + channel) * 16 + token % 16;
+      (static_cast<size_t>(kv_block(plane, token, channel)) * kHalvesRun + row % kHalvesRun) *
+          kKvLanes +
+      column % kKvLanes;
   return plane.codes + index * sizeof(uint16_t);
 }
 

@@ -1,9 +1,9 @@
 // How the host backends (kernels/ref and kernels/cpu) lay keys and values out within a page, and
 // the grids of the codecs. docs/kv-codecs.md describes the same bytes for other programs.
 //
-// A page is [kv_heads] head blocks; a head block is K codes, K scales, K biases, V codes, V scales,
-// V biases, each a multiple of 128 bytes. The order of codes suits dot products of bytes: four
-// consecutive channels of a token of K, or four consecutive tokens of a channel of V, share 32
+// A page is [kv_heads] head blocks; a head block is K scales, K biases, K codes, V scales, V
+// biases, V codes, each a multiple of 128 bytes. The order of codes suits dot products of bytes:
+// four consecutive channels of a token of K, or four consecutive tokens of a channel of V, share 32
 // bits.
 #pragma once
 
@@ -24,10 +24,10 @@ struct HostKvPlane {
   KvCodec codec;
   bool value = false;  // V
   int dim = 0;
-  int group = 0;     // channels under one scale; dim when the whole row is
-  int groups = 0;    // dim / group; 0 for halves
-  size_t codes = 0;  // [64 * dim * bits / 8] bytes, order below; halves: K [4 token blocks][dim][16
-                     // tokens], V [dim / 16][64 tokens][16 channels]
+  int group = 0;      // channels under one scale; dim when the whole row is
+  int groups = 0;     // dim / group; 0 for halves
+  int run = 0;        // channels (K) or tokens (V) of a block, see below
+  size_t codes = 0;   // [64 * dim * bits / 8] bytes, or [64 * dim] halves, order below
   size_t scales = 0;  // f16 [groups][64 tokens]
   size_t biases = 0;  // f16 [groups][64 tokens], affine only
 };
@@ -44,15 +44,39 @@ struct HostKvLayout {
 // space, and one query for both.
 bool tiers_fit(const KvGeometry& cold, const KvGeometry& hot);
 
-// Codes are grouped in units of 64: at 8 bits a unit is 64 bytes.
-// K: unit = (token / 16) * (dim / 4) + channel / 4, entry = (token % 16) * 4 + channel % 4
-// V: unit = (channel / 16) * 16 + token / 4,        entry = (channel % 16) * 4 + token % 4
+// A plane is made of blocks in the order in which attention reads them, which makes a page one
+// stream. A block of K is 16 tokens of `run` channels: [dim / run][4 token blocks]. A block of V is
+// `run` tokens of 16 channels: [dim / 64][64 / run][4 channel blocks], or as many as there are in
+// the last 64 channels.
+// Halves, run 2: a block is [run][16].
+// Codes, run 4 at 8 bits and else 16: a block is run / 4 units of 64 codes, of which each is 64
+// bytes at 8 bits.
+// K: unit = block * run / 4 + channel % run / 4, entry = token % 16 * 4 + channel % 4
+// V: unit = block * run / 4 + token % run / 4,   entry = channel % 16 * 4 + token % 4
 // A plane has `dim` units. Below 8 bits they are bit planes, one after the other, low bits first
 // (6 = 4 + 2, 5 = 4 + 1, 3 = 2 + 1):
 //   4 bits: byte (unit / 2) * 64 + entry, shift 4 * (unit % 2)
 //   2 bits: byte (unit / 4) * 64 + entry, shift 2 * (unit % 4)
 //   1 bit:  byte unit * 8 + entry / 8,    shift entry % 8
 // At 8 bits V has its top bit flipped, so that it reads as a signed byte.
+inline constexpr int kKvLanes = 16;     // tokens of a block of K, channels of one of V
+inline constexpr int kValueBlocks = 4;  // of V, side by side
+inline constexpr int kHalvesRun = 2;
+
+// Blocks of V side by side where `channel` is.
+inline int value_blocks(int dim, int channel) {
+  const int left = dim / kKvLanes - channel / (kValueBlocks * kKvLanes) * kValueBlocks;
+  return left < kValueBlocks ? left : kValueBlocks;
+}
+
+// Number of the block that a token's channel is in.
+inline int kv_block(const HostKvPlane& plane, int token, int channel) {
+  const int run = plane.run;
+  if (!plane.value) return channel / run * (kPageTokens / kKvLanes) + token / kKvLanes;
+  return channel / (kValueBlocks * kKvLanes) * kValueBlocks * (kPageTokens / run) +
+         token / run * value_blocks(plane.dim, channel) + channel / kKvLanes % kValueBlocks;
+}
+
 int get_code(const HostKvPlane& plane, const std::byte* head, int token, int channel);
 void set_code(const HostKvPlane& plane, std::byte* head, int token, int channel, int code);
 

@@ -1,5 +1,6 @@
 // Attention on the codes of the cache. The rows that share a KV head (tokens x heads of the group)
-// form blocks; a block visits its pages in ascending order, unpacking each once. Pages are summed
+// form blocks, which in decoding take several heads together; a block visits its pages in ascending
+// order, head after head, unpacking each once. Pages are summed
 // in splits of kSplitPages at fixed token indices, each from an empty state, and splits are merged
 // in ascending order, whether one thread walks them all (many blocks) or several share them
 // (decode): so a row's result depends on its index and the cache alone. With a hot tier the first
@@ -13,6 +14,7 @@
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/register.h"
+#include "kernels/cpu/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cpp"
@@ -34,22 +36,25 @@ constexpr int kTasksPerThread = 8;  // wanted, so that threads end together
 
 // Memory of one thread: a page's tiles and scales, and the state of a block of rows.
 struct Workspace {
-  uint8_t* k_tile;  // [64 * k_dim]
-  uint8_t* v_tile;  // [64 * v_dim]
-  float* k_scale;   // [k_groups][64]
-  float* k_bias;    // [k_groups][64]
-  float* v_scale;   // [v_groups][64], absolute
-  float* v_bias;    // [v_groups][64]
-  float* score;     // [rows][64]
-  uint8_t* p;       // [rows][v_groups][64]
-  float* alpha;     // [rows]
-  float* p_unit;    // [v_groups][rows]
-  float* p_bias;    // [v_groups][rows]
-  float* part;      // [rows][v_dim] sums of a split
-  float* out;       // [rows][v_dim] sums of all splits
+  uint8_t* k_tile;       // [64 * k_dim]
+  uint8_t* v_tile;       // [64 * v_dim]
+  float* k_scale;        // [k_groups][64]
+  float* k_bias;         // [k_groups][64]
+  float* v_scale;        // [v_groups][64], absolute
+  float* v_bias;         // [v_groups][64]
+  float* score;          // [rows][64]
+  uint8_t* p;            // [rows][v_groups][64]
+  float* alpha;          // [rows]
+  float* p_unit;         // [v_groups][rows]
+  float* p_bias;         // [v_groups][rows]
+  RowState* part_state;  // [all_rows]
+  RowState* out_state;   // [all_rows]
+  float* part;           // [all_rows][v_dim] sums of a split
+  float* out;            // [all_rows][v_dim] sums of all splits
 
-  // Room for the pages of either tier.
-  static Workspace Carve(Carver& c, const HostKvLayout& layout, const HostKvLayout& hot, int rows) {
+  // Room for the pages of either tier; `rows` of a head, all_rows of a block.
+  static Workspace Carve(Carver& c, const HostKvLayout& layout, const HostKvLayout& hot, int rows,
+                         int all_rows) {
     const int k_groups = std::max({layout.k.groups, hot.k.groups, 1});
     const int v_groups = std::max({layout.v.groups, hot.v.groups, 1});
     Workspace w;
@@ -64,8 +69,10 @@ struct Workspace {
     w.alpha = c.take<float>(rows);
     w.p_unit = c.take<float>(rows * v_groups);
     w.p_bias = c.take<float>(rows * v_groups);
-    w.part = c.take<float>(static_cast<size_t>(rows) * layout.v.dim);
-    w.out = c.take<float>(static_cast<size_t>(rows) * layout.v.dim);
+    w.part_state = c.take<RowState>(all_rows);
+    w.out_state = c.take<RowState>(all_rows);
+    w.part = c.take<float>(static_cast<size_t>(all_rows) * layout.v.dim);
+    w.out = c.take<float>(static_cast<size_t>(all_rows) * layout.v.dim);
     return w;
   }
 };
@@ -85,6 +92,12 @@ struct Tier {
 
   const std::byte* head(int32_t physical, int kv_head) const {
     return storage + physical * page_stride + kv_head * head_bytes;
+  }
+  Ahead ahead(int32_t physical, int kv_head) const {
+    const auto steps = [](const HostKvPlane& plane) {
+      return plane.dim / (plane.groups == 0 ? 1 : 4);
+    };
+    return {head(physical, kv_head), head_bytes, steps(k) + steps(v)};
   }
   // The physical page of a logical one that must be there.
   int32_t find(int64_t segment, int32_t logical) const {
@@ -170,8 +183,7 @@ class Attention {
   // visited next.
   void RunSplit(const Block& block, const Split& split, int64_t end_page, const Queries& queries,
                 Workspace& w, RowState* state, float* out) const {
-    for (int r = 0; r < block.rows; ++r) state[r] = RowState();
-    std::memset(out, 0, sizeof(float) * block.rows * cold_.v.dim);
+    Reset(block, state, out);
     const KvSegment& segment = p_.segments[block.segment];
     for (int64_t page = split.first_page; page < split.last_page; ++page) {
       const PageRef ref = segment.pages[page];
@@ -183,18 +195,34 @@ class Attention {
         first = std::min(first, r);
         last = r + 1;
       }
-      const int cold = std::max(first, plan_.hot_rows(block, ref.logical));
-      if (first < std::min(cold, last))
-        VisitPage(hot_, hot_.find(block.segment, ref.logical), 0, block, first,
-                  std::min(cold, last), visible, queries, w, state, out);
-      if (cold < last) {
-        const ptrdiff_t next =
-            page + 1 < end_page
-                ? (segment.pages[page + 1].physical - ptrdiff_t{ref.physical}) * cold_.page_stride
-                : 0;
-        VisitPage(cold_, ref.physical, next, block, cold, last, visible, queries, w, state, out);
+      if (last == 0) continue;
+      const int hot = std::clamp(plan_.hot_rows(block, ref.logical), first, last);
+      const int32_t hot_page = first < hot ? hot_.find(block.segment, ref.logical) : 0;
+      for (int i = 0; i < block.kv_heads; ++i) {
+        const int kv_head = block.kv_head + i;
+        const ptrdiff_t row = ptrdiff_t{i} * block.rows;
+        const HeadRows rows{block.first_query + row, state + row, out + row * cold_.v.dim};
+        if (first < hot) {
+          Ahead nothing;
+          VisitPage(hot_, hot_.head(hot_page, kv_head), nothing, first, hot, visible, queries, rows,
+                    w);
+        }
+        if (hot == last) continue;
+        Ahead ahead;
+        if (i + 1 < block.kv_heads)
+          ahead = cold_.ahead(ref.physical, kv_head + 1);
+        else if (page + 1 < end_page)
+          ahead = cold_.ahead(segment.pages[page + 1].physical, block.kv_head);
+        VisitPage(cold_, cold_.head(ref.physical, kv_head), ahead, hot, last, visible, queries,
+                  rows, w);
       }
     }
+  }
+
+  // Nothing seen yet.
+  void Reset(const Block& block, RowState* state, float* out) const {
+    std::fill_n(state, block.all_rows(), RowState());
+    std::memset(out, 0, sizeof(float) * block.all_rows() * cold_.v.dim);
   }
 
   // total and out take in a split.
@@ -216,7 +244,7 @@ class Attention {
   void Finish(const Block& block, const RowState* total, float* out) const {
     const HostKvPlane& v = cold_.v;
     const F32 d;
-    for (int r = 0; r < block.rows; ++r) {
+    for (int r = 0; r < block.all_rows(); ++r) {
       float* row = out + r * v.dim;
       const RowTarget target = plan_.target(block, r);
       float top = total[r].top;
@@ -236,32 +264,46 @@ class Attention {
   }
 
  private:
-  // What a page of a tier adds to rows [first, last), of which the first and the last see it. The
-  // tier's next page lies `next` bytes further on; 0: there is none.
-  void VisitPage(const Tier& tier, int32_t physical, ptrdiff_t next, const Block& block, int first,
-                 int last, const uint64_t* visible, const Queries& queries, Workspace& w,
-                 RowState* state, float* out) const {
-    const std::byte* head = tier.head(physical, block.kv_head);
-    const int64_t query = block.first_query;
-    Scores(tier, head, next, query + first, last - first, queries, w,
+  // Where the rows of one head of a block are.
+  struct HeadRows {
+    int64_t query;    // position of the first among the prepared ones
+    RowState* state;  // [rows]
+    float* out;       // [rows][v_dim]
+  };
+
+  // What a page of a tier adds to rows [first, last) of a head, of which the first and the last see
+  // it. `data`: the head's in the page.
+  void VisitPage(const Tier& tier, const std::byte* data, Ahead& ahead, int first, int last,
+                 const uint64_t* visible, const Queries& queries, const HeadRows& rows,
+                 Workspace& w) const {
+    Scores(tier, data, ahead, rows.query + first, last - first, queries, w,
            w.score + first * kPageTokens);
     uint64_t seen = 0;
-    for (int r = first; r < last; ++r) {
+    for (int r = first; r < last;) {
+      const int together = last - r >= kSoftmaxRows ? kSoftmaxRows : 1;
+      bool all_see = true;
+      for (int i = r; i < r + together; ++i) all_see &= visible[i] != 0;
+      const int n = all_see ? together : 1;
+      for (int i = r; i < r + n; ++i) seen |= visible[i];
       float* score = w.score + r * kPageTokens;
-      w.alpha[r] = 1.0f;
-      seen |= visible[r];
-      if (visible[r] != 0) {
-        const float unit = tier.k.groups == 0 ? p_.scale : queries.unit[query + r];
-        w.alpha[r] = Softmax(score, visible[r], unit, p_.softcap, state[r]);
+      float units[kSoftmaxRows];
+      for (int i = 0; i < n; ++i)
+        units[i] = tier.k.groups == 0 ? p_.scale : queries.unit[rows.query + r + i];
+      if (n == kSoftmaxRows) {
+        Softmax<kSoftmaxRows>(score, visible + r, units, p_.softcap, rows.state + r, w.alpha + r);
+      } else if (visible[r] != 0) {
+        Softmax<1>(score, visible + r, units, p_.softcap, rows.state + r, w.alpha + r);
       } else {
+        w.alpha[r] = 1.0f;
         std::memset(score, 0, kPageTokens * sizeof(float));
       }
+      r += n;
     }
-    Values(tier, head, next, first, last, std::bit_width(seen), w, out);
+    Values(tier, data, ahead, first, last, std::bit_width(seen), w, rows.out);
   }
 
   // score [rows][64] = q . k in units of the queries'
-  void Scores(const Tier& tier, const std::byte* head, ptrdiff_t next, int64_t query, int rows,
+  void Scores(const Tier& tier, const std::byte* head, Ahead& ahead, int64_t query, int rows,
               const Queries& queries, Workspace& w, float* score) const {
     const HostKvPlane& k = tier.k;
     if (k.groups == 0) {
@@ -269,7 +311,6 @@ class Attention {
       for (int r = 0; r < rows; r += kTileRows) {
         const float* q = queries.floats + (query + r) * k.dim;
         float* to = score + r * kPageTokens;
-        const ptrdiff_t ahead = r == 0 ? next : 0;
         switch (std::min(rows - r, kTileRows)) {
           case 1: KeyDotsHalf<1>(keys, k.dim, q, ahead, to); break;
           case 2: KeyDotsHalf<2>(keys, k.dim, q, ahead, to); break;
@@ -281,13 +322,12 @@ class Attention {
     }
     const bool affine = k.codec.scheme == KvScheme::affine;
     const int32_t zero_point = affine ? 0 : 128;
-    LoadHalves(head + k.scales, k.groups * kPageTokens, next, w.k_scale);
-    if (affine) LoadHalves(head + k.biases, k.groups * kPageTokens, next, w.k_bias);
-    const uint8_t* tile = Unpack(k, tier.k_map, head, next, w.k_tile);
+    LoadHalves(head + k.scales, k.groups * kPageTokens, w.k_scale);
+    if (affine) LoadHalves(head + k.biases, k.groups * kPageTokens, w.k_bias);
+    const uint8_t* tile = Unpack(k, tier.k_map, head, w.k_tile);
     HWY_ALIGN int32_t dots[kTileRows * kPageTokens];
     for (int r = 0; r < rows; r += kTileRows) {
       const int n = std::min(rows - r, kTileRows);
-      const ptrdiff_t ahead = r == 0 && tile != w.k_tile ? next : 0;
       for (int g = 0; g < k.groups; ++g) {
         const int8_t* q = queries.bytes + (query + r) * k.dim;
         const int first = g * k.group, last = first + k.group;
@@ -297,23 +337,19 @@ class Attention {
           case 3: KeyDots<3>(tile, k.dim, first, last, q, ahead, dots); break;
           default: KeyDots<4>(tile, k.dim, first, last, q, ahead, dots); break;
         }
-        for (int i = 0; i < n; ++i) {
-          const int32_t sum = queries.sums[(query + r + i) * k.groups + g];
-          AddGroup(dots + i * kPageTokens, zero_point * sum, w.k_scale + g * kPageTokens,
-                   affine ? w.k_bias + g * kPageTokens : nullptr, static_cast<float>(sum), g == 0,
-                   score + (r + i) * kPageTokens);
-        }
+        AddGroup(dots, n, zero_point, queries.sums + (query + r) * k.groups + g, k.groups,
+                 w.k_scale + g * kPageTokens, affine ? w.k_bias + g * kPageTokens : nullptr, g == 0,
+                 score + r * kPageTokens);
       }
     }
   }
 
   // |scale| of V, and what its biases and the middles of its codes add to a token's channels.
-  void LoadValueScales(const HostKvPlane& v, const std::byte* head, ptrdiff_t next,
-                       Workspace& w) const {
+  void LoadValueScales(const HostKvPlane& v, const std::byte* head, Workspace& w) const {
     const F32 d;
-    LoadHalves(head + v.scales, v.groups * kPageTokens, next, w.v_scale);
+    LoadHalves(head + v.scales, v.groups * kPageTokens, w.v_scale);
     if (v.codec.scheme != KvScheme::affine) return;
-    LoadHalves(head + v.biases, v.groups * kPageTokens, next, w.v_bias);
+    LoadHalves(head + v.biases, v.groups * kPageTokens, w.v_bias);
     const float middle = static_cast<float>(1 << (v.codec.bits - 1));
     for (int i = 0; i < v.groups * kPageTokens; i += kLanes) {
       const auto scale = hn::LoadU(d, w.v_scale + i);
@@ -326,7 +362,7 @@ class Attention {
 
   // out[r] = out[r] * alpha[r] + weights[r] . V for rows [first, last) and the first `tokens`
   // tokens
-  void Values(const Tier& tier, const std::byte* head, ptrdiff_t next, int first, int last,
+  void Values(const Tier& tier, const std::byte* head, Ahead& ahead, int first, int last,
               int tokens, Workspace& w, float* out) const {
     const HostKvPlane& v = tier.v;
     if (v.groups == 0) {
@@ -334,7 +370,6 @@ class Attention {
       for (int r = first; r < last; r += kTileRows) {
         const float* weight = w.score + r * kPageTokens;
         float* to = out + r * v.dim;
-        const ptrdiff_t ahead = r == first ? next : 0;
         switch (std::min(last - r, kTileRows)) {
           case 1: ValueRowsHalf<1>(values, v.dim, tokens, weight, w.alpha + r, ahead, to); break;
           case 2: ValueRowsHalf<2>(values, v.dim, tokens, weight, w.alpha + r, ahead, to); break;
@@ -344,19 +379,28 @@ class Attention {
       }
       return;
     }
-    LoadValueScales(v, head, next, w);
+    LoadValueScales(v, head, w);
     const bool affine = v.codec.scheme == KvScheme::affine;
-    for (int g = 0; g < v.groups; ++g)
-      for (int r = first; r < last; ++r) {
+    const int stride = v.groups * kPageTokens;
+    for (int g = 0; g < v.groups; ++g) {
+      const float* scale = w.v_scale + g * kPageTokens;
+      for (int r = first; r < last;) {
         const float* weight = w.score + r * kPageTokens;
-        w.p_unit[g * kBlockRows + r] = WeightBytes(weight, w.v_scale + g * kPageTokens,
-                                                   w.p + (r * v.groups + g) * kPageTokens);
-        w.p_bias[g * kBlockRows + r] =
-            affine ? WeightedBias(weight, w.v_bias + g * kPageTokens) : 0.0f;
+        uint8_t* p = w.p + r * stride + g * kPageTokens;
+        float* unit = w.p_unit + g * kBlockRows + r;
+        const bool together = last - r >= kSoftmaxRows;
+        if (together)
+          WeightBytes<kSoftmaxRows>(weight, scale, p, stride, unit);
+        else
+          WeightBytes<1>(weight, scale, p, stride, unit);
+        r += together ? kSoftmaxRows : 1;
       }
-    const uint8_t* tile = Unpack(v, tier.v_map, head, next, w.v_tile);
+      for (int r = first; r < last; ++r)
+        w.p_bias[g * kBlockRows + r] =
+            affine ? WeightedBias(w.score + r * kPageTokens, w.v_bias + g * kPageTokens) : 0.0f;
+    }
+    const uint8_t* tile = Unpack(v, tier.v_map, head, w.v_tile);
     for (int r = first; r < last; r += kTileRows) {
-      const ptrdiff_t ahead = r == first && tile != w.v_tile ? next : 0;
       for (int g = 0; g < v.groups; ++g) switch (std::min(last - r, kTileRows)) {
           case 1: ValueRows<1>(v, tile, tokens, r, g, w, ahead, out); break;
           case 2: ValueRows<2>(v, tile, tokens, r, g, w, ahead, out); break;
@@ -368,28 +412,41 @@ class Attention {
 
   template <int kRows>
   void ValueRows(const HostKvPlane& v, const uint8_t* tile, int tokens, int r, int g,
-                 const Workspace& w, ptrdiff_t next, float* out) const {
+                 const Workspace& w, Ahead& ahead, float* out) const {
     const ValueUpdate update{w.alpha + r, w.p_unit + g * kBlockRows + r,
                              w.p_bias + g * kBlockRows + r};
     const uint8_t* p = w.p + (r * v.groups + g) * kPageTokens;
     const int stride = v.groups * kPageTokens;
     float* to = out + r * v.dim;
-    int channel = g * v.group;
-    const int end = channel + v.group;
-    for (; channel + kTileVectors * kLanes <= end; channel += kTileVectors * kLanes)
-      ValueDots<kRows, kTileVectors>(tile, channel, tokens, p, stride, update, next, to, v.dim);
-    for (; channel < end; channel += kLanes)
-      ValueDots<kRows, 1>(tile, channel, tokens, p, stride, update, next, to, v.dim);
+    for_value_tiles(g * v.group, (g + 1) * v.group, [&](auto vectors, int channel) HWY_ATTR {
+      ValueDots<kRows, decltype(vectors)::value>(tile, v.dim, channel, tokens, p, stride, update,
+                                                 ahead, to);
+    });
   }
 
   template <int kRows>
   void ValueRowsHalf(const hwy::float16_t* values, int dim, int tokens, const float* weight,
-                     const float* alpha, ptrdiff_t next, float* out) const {
-    int channel = 0;
-    for (; channel + kTileVectors * kLanes <= dim; channel += kTileVectors * kLanes)
-      ValueDotsHalf<kRows, kTileVectors>(values, channel, tokens, weight, alpha, next, out, dim);
-    for (; channel < dim; channel += kLanes)
-      ValueDotsHalf<kRows, 1>(values, channel, tokens, weight, alpha, next, out, dim);
+                     const float* alpha, Ahead& ahead, float* out) const {
+    for_value_tiles(0, dim, [&](auto vectors, int channel) HWY_ATTR {
+      ValueDotsHalf<kRows, decltype(vectors)::value>(values, dim, channel, tokens, weight, alpha,
+                                                     ahead, out);
+    });
+  }
+
+  // Tiles of the channels [first, last) that do not cross the begin of 64: body(vectors, channel).
+  template <typename Body>
+  HWY_INLINE static void for_value_tiles(int first, int last, const Body& body) {
+    constexpr int kTile = kTileVectors * kLanes, kWidth = kValueBlocks * kKvLanes;
+    int channel = first;
+    while (channel < last) {
+      if (channel + kTile <= last && channel % kWidth + kTile <= kWidth) {
+        body(std::integral_constant<int, kTileVectors>(), channel);
+        channel += kTile;
+      } else {
+        body(std::integral_constant<int, 1>(), channel);
+        channel += kLanes;
+      }
+    }
   }
 
   const AttentionParams& p_;
@@ -404,7 +461,6 @@ void Attend(const AttentionParams& p, Exec& exec) {
   RK_CHECK(p.hot.storage == nullptr || tiers_fit(p.geometry, p.hot.geometry));
   const int threads = exec.pool().threads();
   const AttentionPlan plan(p, threads);
-  const int64_t query_rows = plan.rows() * p.heads;
 
   // One block of memory: queries, a workspace a thread, the partial sums of shared splits.
   Queries queries;
@@ -413,10 +469,11 @@ void Attend(const AttentionParams& p, Exec& exec) {
   float* parts = nullptr;
   const auto carve = [&](std::byte* base) {
     Carver carver(base);
-    queries = Queries::Carve(carver, layout, hot, query_rows);
+    queries = Queries::Carve(carver, layout, hot, plan.queries());
     workspaces = carver.take<Workspace>(threads);
     for (int thread = 0; thread < threads; ++thread) {
-      const Workspace workspace = Workspace::Carve(carver, layout, hot, kBlockRows);
+      const Workspace workspace =
+          Workspace::Carve(carver, layout, hot, kBlockRows, plan.most_rows());
       if (workspaces != nullptr) workspaces[thread] = workspace;
     }
     states = carver.take<RowState>(plan.split_rows());
@@ -426,9 +483,9 @@ void Attend(const AttentionParams& p, Exec& exec) {
   carve(exec.scratch(carve(nullptr)));
 
   const Attention attention(p, layout, hot, plan);
-  exec.pool().parallel_for(static_cast<int64_t>(plan.query_tasks()), [&](int64_t task, int) {
-    plan.for_queries(task, [&](int64_t at, int64_t row, int head) {
-      attention.PrepareQuery(queries, at, p.q + row * p.q_stride + head * layout.k.dim);
+  exec.pool().parallel_for(plan.query_tasks(), [&](int64_t task, int) {
+    plan.for_queries(task, [&](int64_t at, const RowTarget& of) {
+      attention.PrepareQuery(queries, at, p.q + of.row * p.q_stride + of.head * layout.k.dim);
     });
   });
 
@@ -438,14 +495,13 @@ void Attend(const AttentionParams& p, Exec& exec) {
     exec.pool().parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t task, int thread) {
       const Block& block = blocks[blocks.size() - 1 - task];  // the longest first
       Workspace& w = workspaces[thread];
-      RowState total[kBlockRows], part[kBlockRows];
-      std::memset(w.out, 0, sizeof(float) * block.rows * layout.v.dim);
+      attention.Reset(block, w.out_state, w.out);
       const int64_t end = splits[block.last_split - 1].last_page;
       for (int64_t s = block.first_split; s < block.last_split; ++s) {
-        attention.RunSplit(block, splits[s], end, queries, w, part, w.part);
-        attention.Merge(block.rows, part, w.part, total, w.out);
+        attention.RunSplit(block, splits[s], end, queries, w, w.part_state, w.part);
+        attention.Merge(block.all_rows(), w.part_state, w.part, w.out_state, w.out);
       }
-      attention.Finish(block, total, w.out);
+      attention.Finish(block, w.out_state, w.out);
     });
     return;
   }
@@ -465,12 +521,11 @@ void Attend(const AttentionParams& p, Exec& exec) {
   exec.pool().parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t task, int thread) {
     const Block& block = blocks[task];
     Workspace& w = workspaces[thread];
-    RowState total[kBlockRows];
-    std::memset(w.out, 0, sizeof(float) * block.rows * layout.v.dim);
+    attention.Reset(block, w.out_state, w.out);
     for (int64_t s = block.first_split; s < block.last_split; ++s)
-      attention.Merge(block.rows, states + splits[s].first_row,
-                      parts + splits[s].first_row * layout.v.dim, total, w.out);
-    attention.Finish(block, total, w.out);
+      attention.Merge(block.all_rows(), states + splits[s].first_row,
+                      parts + splits[s].first_row * layout.v.dim, w.out_state, w.out);
+    attention.Finish(block, w.out_state, w.out);
   });
 }
 

@@ -32,15 +32,19 @@ class Carver {
   size_t bytes_ = 0;
 };
 
-// Rows [first, first + rows) of the (tokens x group heads) rows of one segment and KV head.
+// Rows [first, first + rows) of the (tokens x group heads) rows of one segment, for each of some KV
+// heads. Their pages are visited head after head, as they lie in memory.
 struct Block {
   int32_t segment;
-  int32_t kv_head;
-  int32_t rows;
+  int32_t kv_head;  // the first
+  int32_t kv_heads;
+  int32_t rows;  // of each head
   int64_t first;
   int64_t first_query;  // position of the first row among all prepared queries
   int64_t first_split = 0;
   int64_t last_split = 0;
+
+  int all_rows() const { return kv_heads * rows; }
 };
 
 // Pages [first_page, last_page) of the segment's table: those of one kSplitPages of token indices.
@@ -61,13 +65,14 @@ class AttentionPlan {
  public:
   AttentionPlan(const AttentionParams& p, int threads);
 
-  int64_t rows() const { return rows_; }              // of all segments
-  int64_t split_rows() const { return split_rows_; }  // rows of partial sums, 0 unless shared
-  bool shared() const { return shared_; }             // splits are tasks of their own
+  int64_t queries() const { return rows_ * p_.heads; }  // of all segments
+  int64_t split_rows() const { return split_rows_; }    // rows of partial sums, 0 unless shared
+  int most_rows() const { return most_rows_; }          // of a block
+  bool shared() const { return shared_; }               // splits are tasks of their own
   const std::vector<Block>& blocks() const { return blocks_; }
   const std::vector<Split>& splits() const { return splits_; }
 
-  // Bit t: token page * 64 + t is visible to the block's row r.
+  // Bit t: token page * 64 + t is visible to row r of each of the block's heads.
   uint64_t visible_tokens(const Block& block, int r, int64_t page) const {
     const int64_t row = (block.first + r) / group_;
     const KvSegment& segment = p_.segments[block.segment];
@@ -80,7 +85,7 @@ class AttentionPlan {
     return range(index - p_.window + 1, end, base) | range(0, pinned, base);
   }
 
-  // The rows of the block that read the page from the hot tier (reads_hot()) are its first ones, in
+  // The rows of a head that read the page from the hot tier (reads_hot()) are its first ones, in
   // the order of their token indices; how many.
   int hot_rows(const Block& block, int64_t page) const {
     if (p_.hot.storage == nullptr) return 0;
@@ -88,28 +93,36 @@ class AttentionPlan {
     return static_cast<int>(std::clamp<int64_t>(end * group_ - block.first, 0, block.rows));
   }
 
+  // Of row r among those of all heads.
   RowTarget target(const Block& block, int r) const {
-    const int64_t at = block.first + r;
-    return {p_.segments[block.segment].row0 + at / group_,
-            block.kv_head * group_ + static_cast<int>(at % group_)};
+    return target(p_.segments[block.segment], block.kv_head + r / block.rows,
+                  block.first + r % block.rows);
   }
 
-  // Preparing queries, in tasks of some rows: visit(position, row, head).
-  int64_t query_tasks() const {
-    return static_cast<int64_t>(blocks_.size() + kBlocksPerTask - 1) / kBlocksPerTask;
-  }
+  // Preparing queries, in tasks of some: visit(position, target).
+  int64_t query_tasks() const { return (queries() + kQueriesPerTask - 1) / kQueriesPerTask; }
   template <typename Visit>
   void for_queries(int64_t task, const Visit& visit) const {
-    const int64_t n = static_cast<int64_t>(blocks_.size());
-    for (int64_t b = task * kBlocksPerTask; b < n && b < (task + 1) * kBlocksPerTask; ++b)
-      for (int r = 0; r < blocks_[b].rows; ++r) {
-        const RowTarget to = target(blocks_[b], r);
-        visit(blocks_[b].first_query + r, to.row, to.head);
-      }
+    const int64_t last = std::min(queries(), (task + 1) * kQueriesPerTask);
+    int64_t begin = 0;  // of the segment's
+    const KvSegment* segment = p_.segments;
+    for (int64_t at = task * kQueriesPerTask; at < last; ++at) {
+      for (; at >= begin + segment->rows * p_.heads; ++segment) begin += segment->rows * p_.heads;
+      const int64_t rows = segment->rows * group_;
+      const int64_t kv_head = (at - begin) / rows;
+      visit(at, target(*segment, kv_head, at - begin - kv_head * rows));
+    }
   }
 
  private:
-  static constexpr int kBlocksPerTask = 2;
+  static constexpr int64_t kQueriesPerTask = 16;
+
+  // row: of the (tokens x group heads) rows of the KV head.
+  RowTarget target(const KvSegment& segment, int64_t kv_head, int64_t row) const {
+    return {segment.row0 + row / group_, static_cast<int>(kv_head * group_ + row % group_)};
+  }
+  bool narrow(const KvSegment& segment) const;
+  int64_t heads_side_by_side(int threads) const;
 
   // Bits of the tokens of the page at `base` within [low, high].
   static uint64_t range(int64_t low, int64_t high, int64_t base) {
@@ -123,6 +136,7 @@ class AttentionPlan {
   int group_;
   int64_t rows_ = 0;
   int64_t split_rows_ = 0;
+  int most_rows_ = 0;
   bool shared_ = false;
   // The calling thread's, kept from call to call: a decode step allocates nothing here.
   std::vector<Block>& blocks_;

@@ -31,11 +31,27 @@ constexpr int kColumns = kPageTokens / kLanes;  // vectors that hold one value p
 constexpr int kTileRows = 4;
 constexpr int kTileVectors = kLanes == 16 ? 4 : 2;
 
-// Asks for what lies `next` bytes after p: the same place of the page that is visited next; 0:
-// none. Into the second cache, which takes many requests at a time.
-HWY_INLINE void Prefetch(const void* p, ptrdiff_t next) {
-  if (next != 0) __builtin_prefetch(static_cast<const char*>(p) + next, 0, 2);
-}
+// What is read next, asked for line after line beside the work at hand, so that memory is busy all
+// the time and never with more than it takes. Into the second cache, which takes many requests at a
+// time.
+class Ahead {
+ public:
+  Ahead() = default;
+  // Evenly, in so many steps.
+  Ahead(const std::byte* first, size_t bytes, int steps)
+      : at_(first), end_(first + bytes), lines_((bytes / 64 + steps - 1) / steps) {}
+
+  HWY_INLINE void Ask() {
+    if (at_ >= end_) return;
+    const std::byte* const to = at_ + 64 * lines_;
+    for (; at_ < to; at_ += 64) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  const std::byte* at_ = nullptr;
+  const std::byte* end_ = nullptr;
+  ptrdiff_t lines_ = 0;  // of a step
+};
 
 HWY_INLINE int32_t LoadI32(const void* p) {
   int32_t value;
@@ -100,10 +116,11 @@ inline ByteMap MakeByteMap(const HostKvPlane& plane) {
   return map;
 }
 
-// codes: `units` units (of 64) of a plane of kBits below 8; out [units * 64]
+// Units [first, last) of `units` of a plane of kBits below 8 to out [units * 64], in the order of 8
+// bits. side: blocks of 4 units side by side.
 template <int kBits>
-HWY_INLINE void UnpackBits(const uint8_t* HWY_RESTRICT codes, int units, const ByteMap& map,
-                           ptrdiff_t next, uint8_t* HWY_RESTRICT out) {
+HWY_INLINE void UnpackBits(const uint8_t* HWY_RESTRICT codes, int units, int first, int last,
+                           int side, const ByteMap& map, uint8_t* HWY_RESTRICT out) {
   const U8 d;
   constexpr int kBytes = hn::MaxLanes(U8());
   constexpr int kLow = kBits >= 4 ? 4 : 2;  // width of the first plane
@@ -113,9 +130,7 @@ HWY_INLINE void UnpackBits(const uint8_t* HWY_RESTRICT codes, int units, const B
   const auto offset = hn::Set(d, map.offset);
   const uint8_t* high = codes + units * 8 * kLow;
   const hn::Repartition<uint16_t, U8> d16;
-  for (int unit = 0; unit < units; unit += kUnits) {
-    for (int at = 0; at < kUnits * 8 * kBits; at += 64)
-      Prefetch(codes + unit * 8 * kBits + at, next);
+  const auto unpack = [&](int unit, uint8_t* HWY_RESTRICT to) HWY_ATTR {
     for (int part = 0; part < 64; part += kBytes) {
       auto packed = hn::LoadU(d, codes + unit * 8 * kLow + part);
       [[maybe_unused]] auto packed2 = packed;  // the 2-bit plane of 6 bits: 4 units in 64 bytes
@@ -141,29 +156,38 @@ HWY_INLINE void UnpackBits(const uint8_t* HWY_RESTRICT codes, int units, const B
           if (map.factor == 2) code = hn::Add(code, code);
           code = hn::Add(code, offset);
         }
-        hn::StoreU(code, d, out + (unit + i) * 64 + part);
+        hn::StoreU(code, d, to + i * side * 64 + part);
       }
     }
-  }
+  };
+  for (int group = first; group < last; group += 4 * side)
+    for (int block = 0; block < side; ++block)
+      for (int unit = 0; unit < 4; unit += kUnits)
+        unpack(group + block * 4 + unit, out + (group + unit * side + block) * 64);
 }
 
-// The plane's codes as bytes: the page's own at 8 bits, else unpacked to `tile`.
+// The plane's codes as bytes in the order of 8 bits: the page's own, or unpacked to `tile`.
 HWY_INLINE const uint8_t* Unpack(const HostKvPlane& plane, const ByteMap& map,
-                                 const std::byte* head, ptrdiff_t next, uint8_t* tile) {
+                                 const std::byte* head, uint8_t* tile) {
   const auto* codes = reinterpret_cast<const uint8_t*>(head + plane.codes);
-  switch (plane.codec.bits) {
-    case 8: return codes;
-    case 6: UnpackBits<6>(codes, plane.dim, map, next, tile); break;
-    case 5: UnpackBits<5>(codes, plane.dim, map, next, tile); break;
-    case 4: UnpackBits<4>(codes, plane.dim, map, next, tile); break;
-    case 3: UnpackBits<3>(codes, plane.dim, map, next, tile); break;
-    default: UnpackBits<2>(codes, plane.dim, map, next, tile); break;
-  }
+  const auto unpack = [&](int first, int last, int side) HWY_ATTR {
+    switch (plane.codec.bits) {
+      case 6: return UnpackBits<6>(codes, plane.dim, first, last, side, map, tile);
+      case 5: return UnpackBits<5>(codes, plane.dim, first, last, side, map, tile);
+      case 4: return UnpackBits<4>(codes, plane.dim, first, last, side, map, tile);
+      case 3: return UnpackBits<3>(codes, plane.dim, first, last, side, map, tile);
+      default: return UnpackBits<2>(codes, plane.dim, first, last, side, map, tile);
+    }
+  };
+  if (plane.codec.bits == 8) return codes;
+  // The last channels of V may have fewer blocks side by side.
+  const int even = plane.value ? plane.dim / 64 * 64 : plane.dim;
+  if (even > 0) unpack(0, even, kValueBlocks);
+  if (even < plane.dim) unpack(even, plane.dim, value_blocks(plane.dim, even));
   return tile;
 }
 
-HWY_INLINE void LoadHalves(const std::byte* halves, int n, ptrdiff_t next, float* out) {
-  for (int i = 0; i < n; i += 32) Prefetch(halves + 2 * i, next);
+HWY_INLINE void LoadHalves(const std::byte* halves, int n, float* out) {
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
   const auto* in = reinterpret_cast<const hwy::float16_t*>(halves);
@@ -178,57 +202,57 @@ HWY_INLINE void LoadHalves(const std::byte* halves, int n, ptrdiff_t next, float
 // k: tile of `dim` channels; q [kRows], row stride dim; out row stride 64
 template <int kRows>
 HWY_NOINLINE void KeyDots(const uint8_t* HWY_RESTRICT k, int dim, int first, int last,
-                          const int8_t* HWY_RESTRICT q, ptrdiff_t next, int32_t* HWY_RESTRICT out) {
+                          const int8_t* HWY_RESTRICT q, Ahead& ahead, int32_t* HWY_RESTRICT out) {
+  Ahead asking = ahead;  // in registers
   const I32 d;
   const U8 d8;
   for (int column = 0; column < kColumns; column += kTileVectors) {
     const uint8_t* base[kTileVectors];
-    for (int t = 0; t < kTileVectors; ++t) {
-      const int token = (column + t) * kLanes;
-      base[t] = k + token / 16 * dim * 16 + token % 16 * 4;
-    }
+    for (int t = 0; t < kTileVectors; ++t) base[t] = k + (column + t) * kLanes * 4;
     hn::Vec<I32> sum[kRows][kTileVectors];
     for (int r = 0; r < kRows; ++r)
       for (int t = 0; t < kTileVectors; ++t) sum[r][t] = hn::Zero(d);
-    for (int c = first; c < last; c += 4) {
-      hn::Vec<U8> keys[kTileVectors];
-      for (int t = 0; t < kTileVectors; ++t) {
-        Prefetch(base[t] + c * 16, next);
-        keys[t] = hn::LoadU(d8, base[t] + c * 16);
+    for (int group = first; group < last; group += 16)  // groups are multiples of 16
+#pragma GCC unroll 4
+      for (int c = group; c < group + 16; c += 4) {
+        const int at = c * kPageTokens;
+        hn::Vec<U8> keys[kTileVectors];
+        for (int t = 0; t < kTileVectors; ++t) keys[t] = hn::LoadU(d8, base[t] + at);
+        asking.Ask();
+        for (int r = 0; r < kRows; ++r) {
+          const auto query = hn::BitCast(d8, hn::Set(d, LoadI32(q + r * dim + c)));
+          for (int t = 0; t < kTileVectors; ++t) sum[r][t] = Dot4(sum[r][t], keys[t], query);
+        }
       }
-      for (int r = 0; r < kRows; ++r) {
-        const auto query = hn::BitCast(d8, hn::Set(d, LoadI32(q + r * dim + c)));
-        for (int t = 0; t < kTileVectors; ++t) sum[r][t] = Dot4(sum[r][t], keys[t], query);
-      }
-    }
     for (int r = 0; r < kRows; ++r)
       for (int t = 0; t < kTileVectors; ++t)
         hn::StoreU(sum[r][t], d, out + r * kPageTokens + (column + t) * kLanes);
   }
+  ahead = asking;
 }
 
-// The same over half-precision keys [4 token blocks][dim][16 tokens] and float queries.
+// The same over half-precision keys and float queries.
 template <int kRows>
 HWY_NOINLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim,
-                              const float* HWY_RESTRICT q, ptrdiff_t next,
-                              float* HWY_RESTRICT out) {
+                              const float* HWY_RESTRICT q, Ahead& ahead, float* HWY_RESTRICT out) {
+  Ahead asking = ahead;  // in registers
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
   for (int column = 0; column < kColumns; column += kTileVectors) {
     const hwy::float16_t* base[kTileVectors];
     for (int t = 0; t < kTileVectors; ++t) {
       const int token = (column + t) * kLanes;
-      base[t] = k + token / 16 * dim * 16 + token % 16;
+      base[t] = k + token / kKvLanes * kHalvesRun * kKvLanes + token % kKvLanes;
     }
     hn::Vec<F32> sum[kRows][kTileVectors];
     for (int r = 0; r < kRows; ++r)
       for (int t = 0; t < kTileVectors; ++t) sum[r][t] = hn::Zero(d);
     for (int c = 0; c < dim; ++c) {
+      const int at = c / kHalvesRun * kHalvesRun * kPageTokens + c % kHalvesRun * kKvLanes;
       hn::Vec<F32> keys[kTileVectors];
-      for (int t = 0; t < kTileVectors; ++t) {
-        Prefetch(base[t] + c * 16, next);
-        keys[t] = hn::PromoteTo(d, hn::LoadU(d16, base[t] + c * 16));
-      }
+      for (int t = 0; t < kTileVectors; ++t)
+        keys[t] = hn::PromoteTo(d, hn::LoadU(d16, base[t] + at));
+      asking.Ask();
       for (int r = 0; r < kRows; ++r) {
         const auto query = hn::Set(d, q[r * dim + c]);
         for (int t = 0; t < kTileVectors; ++t) sum[r][t] = hn::MulAdd(keys[t], query, sum[r][t]);
@@ -238,6 +262,7 @@ HWY_NOINLINE void KeyDotsHalf(const hwy::float16_t* HWY_RESTRICT k, int dim,
       for (int t = 0; t < kTileVectors; ++t)
         hn::StoreU(sum[r][t], d, out + r * kPageTokens + (column + t) * kLanes);
   }
+  ahead = asking;
 }
 
 // ---- P with V
@@ -250,68 +275,80 @@ struct ValueUpdate {
   const float* bias;   // [rows]
 };
 
-// channels [first, first + kVectors * kLanes) of kRows rows; tokens from `tokens` on have no
-// weight. v: tile [dim / 16][16 quads][16 channels][4 tokens]; p [kRows][64 tokens], row stride
-// p_stride
+// Codes or halves of V before those of the 64 channels that `channel` is in.
+HWY_INLINE int ValueBegin(int channel) {
+  constexpr int kWidth = kValueBlocks * kKvLanes;
+  return channel / kWidth * kWidth * kPageTokens;
+}
+
+// channels [first, first + kVectors * kLanes) of kRows rows, all of the same 64; tokens from
+// `tokens` on have no weight. v: tile of `dim` channels; p [kRows][64 tokens], row stride
+// p_stride; out row stride dim
 template <int kRows, int kVectors>
-HWY_NOINLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int first, int tokens,
+HWY_NOINLINE void ValueDots(const uint8_t* HWY_RESTRICT v, int dim, int first, int tokens,
                             const uint8_t* HWY_RESTRICT p, int p_stride, const ValueUpdate& update,
-                            ptrdiff_t next, float* HWY_RESTRICT out, int out_stride) {
+                            Ahead& ahead, float* HWY_RESTRICT out) {
+  Ahead asking = ahead;  // in registers
   const I32 d;
   const U8 d8;
   const F32 df;
   const uint8_t* base[kVectors];
   for (int i = 0; i < kVectors; ++i) {
     const int channel = first + i * kLanes;
-    base[i] = v + channel / 16 * 1024 + channel % 16 * 4;
+    base[i] = v + ValueBegin(channel) + channel % (kValueBlocks * kKvLanes) * 4;
   }
   hn::Vec<I32> sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::Zero(d);
-  const int end = (tokens + 3) / 4 * 64;
+  const int step = value_blocks(dim, first) * 64;
+  const uint8_t* const end = p + (tokens + 15) / 16 * 16;
   int at = 0;
   do {
-    hn::Vec<U8> values[kVectors];
-    for (int i = 0; i < kVectors; ++i) {
-      Prefetch(base[i] + at, next);
-      values[i] = hn::LoadU(d8, base[i] + at);
+#pragma GCC unroll 4
+    for (int quad = 0; quad < 4; ++quad, at += step) {
+      hn::Vec<U8> values[kVectors];
+      for (int i = 0; i < kVectors; ++i) values[i] = hn::LoadU(d8, base[i] + at);
+      asking.Ask();
+      for (int r = 0; r < kRows; ++r) {
+        const auto weight = hn::BitCast(d8, hn::Set(d, LoadI32(p + r * p_stride + quad * 4)));
+        for (int i = 0; i < kVectors; ++i) sum[r][i] = Dot4(sum[r][i], weight, values[i]);
+      }
     }
-    for (int r = 0; r < kRows; ++r) {
-      const auto weight = hn::BitCast(d8, hn::Set(d, LoadI32(p + r * p_stride + at / 16)));
-      for (int i = 0; i < kVectors; ++i) sum[r][i] = Dot4(sum[r][i], weight, values[i]);
-    }
-    at += 64;
-  } while (at < end);
+    p += 16;
+  } while (p < end);
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) {
-      float* o = out + r * out_stride + first + i * kLanes;
+      float* o = out + r * dim + first + i * kLanes;
       const auto page = hn::MulAdd(hn::ConvertTo(df, sum[r][i]), hn::Set(df, update.scale[r]),
                                    hn::Set(df, update.bias[r]));
       hn::StoreU(hn::MulAdd(hn::LoadU(df, o), hn::Set(df, update.alpha[r]), page), df, o);
     }
+  ahead = asking;
 }
 
-// The same over half-precision values [dim / 16][64 tokens][16 channels] and float weights.
+// The same over half-precision values and float weights.
 template <int kRows, int kVectors>
-HWY_NOINLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int first, int tokens,
-                                const float* HWY_RESTRICT p, const float* alpha, ptrdiff_t next,
-                                float* HWY_RESTRICT out, int out_stride) {
+HWY_NOINLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int dim, int first,
+                                int tokens, const float* HWY_RESTRICT p, const float* alpha,
+                                Ahead& ahead, float* HWY_RESTRICT out) {
+  Ahead asking = ahead;  // in registers
   const F32 d;
   const hn::Rebind<hwy::float16_t, F32> d16;
   const hwy::float16_t* base[kVectors];
   for (int i = 0; i < kVectors; ++i) {
     const int channel = first + i * kLanes;
-    base[i] = v + channel / 16 * 1024 + channel % 16;
+    base[i] = v + ValueBegin(channel) + channel / kKvLanes % kValueBlocks * kHalvesRun * kKvLanes +
+              channel % kKvLanes;
   }
   hn::Vec<F32> sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::Zero(d);
+  const int step = value_blocks(dim, first) * kHalvesRun * kKvLanes;
   for (int token = 0; token < tokens; ++token) {
+    const int at = token / kHalvesRun * step + token % kHalvesRun * kKvLanes;
     hn::Vec<F32> values[kVectors];
-    for (int i = 0; i < kVectors; ++i) {
-      Prefetch(base[i] + token * 16, next);
-      values[i] = hn::PromoteTo(d, hn::LoadU(d16, base[i] + token * 16));
-    }
+    for (int i = 0; i < kVectors; ++i) values[i] = hn::PromoteTo(d, hn::LoadU(d16, base[i] + at));
+    asking.Ask();
     for (int r = 0; r < kRows; ++r) {
       const auto weight = hn::Set(d, p[r * kPageTokens + token]);
       for (int i = 0; i < kVectors; ++i) sum[r][i] = hn::MulAdd(values[i], weight, sum[r][i]);
@@ -319,9 +356,10 @@ HWY_NOINLINE void ValueDotsHalf(const hwy::float16_t* HWY_RESTRICT v, int first,
   }
   for (int r = 0; r < kRows; ++r)
     for (int i = 0; i < kVectors; ++i) {
-      float* o = out + r * out_stride + first + i * kLanes;
+      float* o = out + r * dim + first + i * kLanes;
       hn::StoreU(hn::MulAdd(hn::LoadU(d, o), hn::Set(d, alpha[r]), sum[r][i]), d, o);
     }
+  ahead = asking;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -243,41 +243,41 @@ HWY_INLINE uint32_t LoadU32(const uint8_t* p) {
 
 // One bit plane of a row of K: bits [shift, shift + width) of the codes. Four channels share 32
 // bits, so that only the 1-bit plane has bytes in common with another token.
-HWY_INLINE void StoreKeyPlane(uint8_t* plane, int width, int shift, const uint8_t* codes, int dim,
-                              int token) {
+HWY_INLINE void StoreKeyPlane(const HostKvPlane& k, uint8_t* plane, int width, int shift,
+                              const uint8_t* codes, int token) {
   const uint32_t mask = 0x01010101u * ((1u << width) - 1);
-  const int units = dim / 4;
-  const int first = token / 16 * units;
-  const int lane = token % 16;
-  const auto part = [&](int unit) { return (LoadU32(codes + unit * 4) >> shift) & mask; };
+  const int lane = token % kKvLanes;
+  // Four channels from the c-th on, and the number of their unit.
+  const auto part = [&](int c) { return (LoadU32(codes + c) >> shift) & mask; };
+  const auto unit = [&](int c) { return kv_block(k, token, c) * k.run / 4 + c % k.run / 4; };
   if (width == 1) {
-    for (int unit = 0; unit < units; ++unit) {
-      const uint32_t nibble = (part(unit) * 0x01020408u >> 24) & 0xF;
-      uint8_t& byte = plane[(first + unit) * 8 + lane / 2];
+    for (int c = 0; c < k.dim; c += 4) {
+      const uint32_t nibble = (part(c) * 0x01020408u >> 24) & 0xF;
+      uint8_t& byte = plane[unit(c) * 8 + lane / 2];
       const int at = lane % 2 * 4;
       byte = static_cast<uint8_t>((byte & ~(0xF << at)) | nibble << at);
     }
     return;
   }
   const int together = 8 / width;  // units in 64 bytes
-  for (int unit = 0; unit < units; unit += together) {
+  for (int c = 0; c < k.dim; c += 4 * together) {
     uint32_t word = 0;
-    for (int i = 0; i < together; ++i) word |= part(unit + i) << (i * width);
-    std::memcpy(plane + (first + unit) / together * 64 + lane * 4, &word, sizeof(word));
+    for (int i = 0; i < together; ++i) word |= part(c + 4 * i) << (i * width);
+    std::memcpy(plane + unit(c) / together * 64 + lane * 4, &word, sizeof(word));
   }
 }
 
 // One bit plane of a row of V: in each unit of 16 channels the token owns `width` bits of 32.
-HWY_INLINE void StoreValuePlane(uint8_t* plane, int width, int shift, const uint8_t* codes, int dim,
-                                int token) {
+HWY_INLINE void StoreValuePlane(const HostKvPlane& v, uint8_t* plane, int width, int shift,
+                                const uint8_t* codes, int token) {
   const int quad = token / 4, lane = token % 4;
+  const auto unit = [&](int c) { return kv_block(v, token, c) * v.run / 4 + token % v.run / 4; };
   if (width == 1) {
-    for (int block = 0; block < dim / 16; ++block) {
+    for (int c = 0; c < v.dim; c += kKvLanes) {
       uint64_t bits = 0;
-      for (int i = 0; i < 16; ++i)
-        bits |= uint64_t((codes[block * 16 + i] >> shift) & 1) << (4 * i);
+      for (int i = 0; i < 16; ++i) bits |= uint64_t((codes[c + i] >> shift) & 1) << (4 * i);
       uint64_t word;
-      uint8_t* at = plane + (block * 16 + quad) * 8;
+      uint8_t* at = plane + unit(c) * 8;
       std::memcpy(&word, at, sizeof(word));
       word = (word & ~(uint64_t{0x1111111111111111} << lane)) | bits << lane;
       std::memcpy(at, &word, sizeof(word));
@@ -290,11 +290,10 @@ HWY_INLINE void StoreValuePlane(uint8_t* plane, int width, int shift, const uint
   const int place = lane * 8 + quad % together * width;  // of the code's lowest bit in its 32
   const auto ones = hn::Set(d, (1u << width) - 1);
   const auto owned = hn::Set(d, ((1u << width) - 1) << place);
-  for (int c = 0; c < dim; c += kRowLanes) {
+  for (int c = 0; c < v.dim; c += kRowLanes) {
     const auto code = hn::PromoteTo(d, hn::LoadU(d8, codes + c));
     const auto moved = hn::ShiftLeftSame(hn::And(hn::ShiftRightSame(code, shift), ones), place);
-    auto* at =
-        reinterpret_cast<uint32_t*>(plane + (c / 16 * 16 + quad) / together * 64 + c % 16 * 4);
+    auto* at = reinterpret_cast<uint32_t*>(plane + unit(c) / together * 64 + c % kKvLanes * 4);
     hn::StoreU(hn::Or(hn::AndNot(owned, hn::LoadU(d, at)), moved), d, at);
   }
 }
@@ -305,9 +304,9 @@ HWY_INLINE void StorePlane(const HostKvPlane& plane, std::byte* head, uint8_t* c
   const int low = bits == 6 || bits == 5 ? 4 : bits == 3 ? 2 : bits;
   const auto store = [&](uint8_t* to, int width, int shift) {
     if (plane.value)
-      StoreValuePlane(to, width, shift, codes, dim, token);
+      StoreValuePlane(plane, to, width, shift, codes, token);
     else
-      StoreKeyPlane(to, width, shift, codes, dim, token);
+      StoreKeyPlane(plane, to, width, shift, codes, token);
   };
   if (bits == 8 && plane.value)
     for (int i = 0; i < dim; ++i) codes[i] ^= 0x80;
@@ -331,12 +330,14 @@ HWY_INLINE void ToHalves(const float* x, int n, uint16_t* out) {
 HWY_INLINE void StoreHalves(const HostKvPlane& plane, std::byte* head, const float* x, int token) {
   HWY_ALIGN uint16_t halves[kMaxHeadDim];
   ToHalves(x, plane.dim, halves);
-  auto* to = reinterpret_cast<uint16_t*>(head + half_offset(plane, token, 0));
-  if (plane.value)
-    for (int c = 0; c < plane.dim; c += 16)
-      std::memcpy(to + c / 16 * kPageTokens * 16, halves + c, 32);
-  else
-    for (int c = 0; c < plane.dim; ++c) to[c * 16] = halves[c];
+  auto* to = reinterpret_cast<uint16_t*>(head + plane.codes);
+  for (int c = 0; c < plane.dim; c += plane.value ? kKvLanes : kHalvesRun) {
+    uint16_t* block = to + kv_block(plane, token, c) * kHalvesRun * kKvLanes;
+    if (plane.value)
+      std::memcpy(block + token % kHalvesRun * kKvLanes, halves + c, 2 * kKvLanes);
+    else
+      for (int i = 0; i < kHalvesRun; ++i) block[i * kKvLanes + token % kKvLanes] = halves[c + i];
+  }
 }
 
 // x [dim]: the row as its codec takes it, rotated if it is a rotated one. Returns false, and makes

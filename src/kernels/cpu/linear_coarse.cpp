@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/target.h"
 // After simd.h: it follows the target.
 #include "kernels/cpu/linear_blocks-inl.h"
 

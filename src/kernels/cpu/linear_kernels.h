@@ -51,10 +51,6 @@ using PackedRun = void (*)(const LinearOutput& out, const QuantizedX& x, int64_t
 void packed_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n,
                 int64_t block0, int64_t block1, std::byte* scratch);
 size_t packed_scratch_bytes(int64_t cols);
-// Whether weights that one row reads from front to back come sooner when they are asked for ahead
-// of their use. AMD's own prefetchers are faster than that (Zen 4: by a tenth, and more beside
-// others' load).
-bool stream_prefetch_pays();
 
 // Rows of prompts, x ~ step * (hi + lo / 256) with a step for every kRun columns. lo is 0 but in
 // runs whose squared step is more than kFineSquares times the row's mean of them: those hold what

@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_packed.cpp"
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/target.h"
 // After simd.h: it follows the target.
 #include "kernels/cpu/linear_blocks-inl.h"
 

@@ -24,12 +24,14 @@ constexpr float kLog2E = 1.44269504088896341f;
 // Numerators of P below this (of a largest weight of 1) are nothing; also keeps 255 / x finite.
 constexpr float kNegligible = 1e-30f;
 
+// Added to a small number, leaves it rounded to the nearest integer in the lowest bits.
+constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23
+
 // 2^x for x <= 0; exactly 1 at 0, 0 below 2^-126. Taylor series over [-1/2, 1/2]: 1.2e-7 relative.
 HWY_INLINE hn::Vec<F32> Exp2(F32 d, hn::Vec<F32> x) {
   const I32 di;
-  const auto clamped = hn::Max(x, hn::Set(d, -126.0f));
-  const auto whole = hn::Round(clamped);
-  const auto f = hn::Sub(clamped, whole);
+  const auto shifted = hn::Add(hn::Max(x, hn::Set(d, -126.0f)), hn::Set(d, kToInteger));
+  const auto f = hn::Sub(hn::Max(x, hn::Set(d, -126.0f)), hn::Sub(shifted, hn::Set(d, kToInteger)));
   auto y = hn::Set(d, 1.5403530393381608e-4f);
   y = hn::MulAdd(y, f, hn::Set(d, 1.3333558146428443e-3f));
   y = hn::MulAdd(y, f, hn::Set(d, 9.6181291076284772e-3f));
@@ -37,8 +39,10 @@ HWY_INLINE hn::Vec<F32> Exp2(F32 d, hn::Vec<F32> x) {
   y = hn::MulAdd(y, f, hn::Set(d, 2.4022650695910072e-1f));
   y = hn::MulAdd(y, f, hn::Set(d, 6.9314718055994531e-1f));
   y = hn::MulAdd(y, f, hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127)));
-  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -126.0f)), hn::Mul(y, hn::BitCast(d, exponent)));
+  // The integer goes to the exponent; the bits above it are shifted out.
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+  const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, y), exponent));
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -126.0f)), scaled);
 }
 
 HWY_INLINE float Exp2(float x) {
@@ -55,17 +59,26 @@ HWY_INLINE hn::Vec<F32> SoftCap(F32 d, hn::Vec<F32> x, float cap) {
   return hn::CopySign(y, x);
 }
 
-// score[t] (+)= (dots[t] - zero) * scale[t] (+ bias[t] * queries), for one group of channels
-HWY_INLINE void AddGroup(const int32_t* dots, int32_t zero, const float* scale, const float* bias,
-                         float queries, bool first, float* score) {
+// score[r][t] (+)= (dots[r][t] - zero * sum[r]) * scale[t] (+ bias[t] * sum[r]), for one group of
+// channels; sum: of the group's query bytes, rows sum_stride apart.
+HWY_INLINE void AddGroup(const int32_t* dots, int rows, int32_t zero, const int32_t* sums,
+                         int sum_stride, const float* scale, const float* bias, bool first,
+                         float* score) {
   const F32 d;
   const I32 di;
   for (int t = 0; t < kPageTokens; t += kLanes) {
-    const auto dot = hn::ConvertTo(d, hn::Sub(hn::LoadU(di, dots + t), hn::Set(di, zero)));
     const auto s = hn::LoadU(d, scale + t);
-    auto y = first ? hn::Mul(dot, s) : hn::MulAdd(dot, s, hn::LoadU(d, score + t));
-    if (bias != nullptr) y = hn::MulAdd(hn::LoadU(d, bias + t), hn::Set(d, queries), y);
-    hn::StoreU(y, d, score + t);
+    for (int r = 0; r < rows; ++r) {
+      const int32_t sum = sums[r * sum_stride];
+      float* to = score + r * kPageTokens + t;
+      const auto centred =
+          hn::Sub(hn::LoadU(di, dots + r * kPageTokens + t), hn::Set(di, zero * sum));
+      const auto dot = hn::ConvertTo(d, centred);
+      auto y = first ? hn::Mul(dot, s) : hn::MulAdd(dot, s, hn::LoadU(d, to));
+      if (bias != nullptr)
+        y = hn::MulAdd(hn::LoadU(d, bias + t), hn::Set(d, static_cast<float>(sum)), y);
+      hn::StoreU(y, d, to);
+    }
   }
 }
 
@@ -75,60 +88,85 @@ struct RowState {
   float total = 0.0f;
 };
 
-// In: score[t] = q . k[t] in units of `unit`; `visible` has a bit per token, one at least.
-// Out: score[t] = 2^(score - top), 0 where not visible. Returns the factor of what was summed
+// Rows that are worked on side by side: each alone would wait for its own sums.
+constexpr int kSoftmaxRows = kLanes == 16 ? 4 : 1;
+
+// In: score[r][t] = q . k[t] in units of unit[r]; visible[r] has a bit per token, one at least.
+// Out: score[r][t] = 2^(score - top), 0 where not visible; alpha: the factor of what was summed
 // before.
-HWY_INLINE float Softmax(float* HWY_RESTRICT score, uint64_t visible, float unit, float cap,
-                         RowState& state) {
+template <int kRows>
+HWY_INLINE void Softmax(float* HWY_RESTRICT score, const uint64_t* visible, const float* unit,
+                        float cap, RowState* state, float* HWY_RESTRICT alpha) {
   const F32 d;
-  uint8_t bits[8];
-  const auto mask = [&](int t) {
-    const uint64_t shifted = visible >> t;
-    std::memcpy(bits, &shifted, sizeof(bits));
-    return hn::LoadMaskBits(d, bits);
-  };
   const auto low = hn::Set(d, -INFINITY);
-  const auto factor = hn::Set(d, cap > 0.0f ? unit : unit * kLog2E);
-  auto largest = low;
-  for (int t = 0; t < kPageTokens; t += kLanes) {
-    auto x = hn::Mul(hn::LoadU(d, score + t), factor);
-    if (cap > 0.0f) x = hn::Mul(SoftCap(d, x, cap), hn::Set(d, kLog2E));
-    x = hn::IfThenElse(mask(t), x, low);
-    largest = hn::Max(largest, x);
-    hn::StoreU(x, d, score + t);
+  hn::Vec<F32> x[kRows][kColumns], largest[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    const auto factor = hn::Set(d, cap > 0.0f ? unit[r] : unit[r] * kLog2E);
+    largest[r] = low;
+    for (int i = 0; i < kColumns; ++i) {
+      uint8_t bits[8];
+      const uint64_t shifted = visible[r] >> (i * kLanes);
+      std::memcpy(bits, &shifted, sizeof(bits));
+      auto y = hn::Mul(hn::LoadU(d, score + r * kPageTokens + i * kLanes), factor);
+      if (cap > 0.0f) y = hn::Mul(SoftCap(d, y, cap), hn::Set(d, kLog2E));
+      x[r][i] = hn::IfThenElse(hn::LoadMaskBits(d, bits), y, low);
+      largest[r] = hn::Max(largest[r], x[r][i]);
+    }
   }
-  const float top = std::max(state.top, hn::GetLane(hn::MaxOfLanes(d, largest)));
-  const float alpha = state.top == top ? 1.0f : Exp2(state.top - top);
-  auto sum = hn::Zero(d);
-  const auto vtop = hn::Set(d, top);
-  for (int t = 0; t < kPageTokens; t += kLanes) {
-    const auto e = Exp2(d, hn::Sub(hn::LoadU(d, score + t), vtop));
-    sum = hn::Add(sum, e);
-    hn::StoreU(e, d, score + t);
+  hn::Vec<F32> sum[kRows];
+  float top[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    top[r] = std::max(state[r].top, hn::GetLane(hn::MaxOfLanes(d, largest[r])));
+    alpha[r] = state[r].top == top[r] ? 1.0f : Exp2(state[r].top - top[r]);
+    sum[r] = hn::Zero(d);
   }
-  state.top = top;
-  state.total = state.total * alpha + hn::GetLane(hn::SumOfLanes(d, sum));
-  return alpha;
+  for (int i = 0; i < kColumns; ++i)
+    for (int r = 0; r < kRows; ++r) {
+      const auto e = Exp2(d, hn::Sub(x[r][i], hn::Set(d, top[r])));
+      sum[r] = hn::Add(sum[r], e);
+      hn::StoreU(e, d, score + r * kPageTokens + i * kLanes);
+    }
+  for (int r = 0; r < kRows; ++r)
+    state[r] = {top[r], state[r].total * alpha[r] + hn::GetLane(hn::SumOfLanes(d, sum[r]))};
 }
 
-// P of one group of V's channels: p[t] = round(255 w / largest w), w = weight * |scale of V|.
-// Returns the unit of P. Tokens without weight are left out whatever their scale holds.
-HWY_INLINE float WeightBytes(const float* HWY_RESTRICT weight, const float* HWY_RESTRICT scale,
-                             uint8_t* HWY_RESTRICT p) {
-  const F32 d;
+// The lowest bytes of the lanes.
+HWY_INLINE void StoreLowBytes(hn::Vec<F32> v, uint8_t* p) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  // Highway 1.0.3's TruncateTo permutes words instead of bytes on AVX3_DL.
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(v.raw)));
+#else
+  const hn::RebindToUnsigned<I32> du;
   const hn::Rebind<uint8_t, F32> d8;
-  hn::Vec<F32> w[kColumns];
-  auto largest = hn::Zero(d);
-  for (int i = 0; i < kColumns; ++i) {
-    const auto e = hn::LoadU(d, weight + i * kLanes);
-    w[i] = hn::IfThenElseZero(hn::Gt(e, hn::Zero(d)), hn::Mul(e, hn::LoadU(d, scale + i * kLanes)));
-    largest = hn::Max(largest, w[i]);
+  hn::StoreU(hn::TruncateTo(d8, hn::BitCast(du, v)), d8, p);
+#endif
+}
+
+// P of one group of V's channels: p[r][t] = round(255 w / largest w of the row), w = weight[r][t] *
+// |scale[t] of V|; rows of p are p_stride apart. unit: of P. Tokens without weight are left out
+// whatever their scale holds.
+template <int kRows>
+HWY_INLINE void WeightBytes(const float* HWY_RESTRICT weight, const float* HWY_RESTRICT scale,
+                            uint8_t* HWY_RESTRICT p, int p_stride, float* HWY_RESTRICT unit) {
+  const F32 d;
+  hn::Vec<F32> w[kRows][kColumns], largest[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    largest[r] = hn::Zero(d);
+    for (int i = 0; i < kColumns; ++i) {
+      const auto e = hn::LoadU(d, weight + r * kPageTokens + i * kLanes);
+      w[r][i] =
+          hn::IfThenElseZero(hn::Gt(e, hn::Zero(d)), hn::Mul(e, hn::LoadU(d, scale + i * kLanes)));
+      largest[r] = hn::Max(largest[r], w[r][i]);
+    }
   }
-  const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
-  const auto inverse = hn::Set(d, top > kNegligible ? 255.0f / top : 0.0f);
-  for (int i = 0; i < kColumns; ++i)
-    hn::StoreU(hn::DemoteTo(d8, hn::NearestInt(hn::Mul(w[i], inverse))), d8, p + i * kLanes);
-  return top > kNegligible ? top / 255.0f : 0.0f;
+  for (int r = 0; r < kRows; ++r) {
+    const float top = hn::GetLane(hn::MaxOfLanes(d, largest[r]));
+    const auto inverse = hn::Set(d, top > kNegligible ? 255.0f / top : 0.0f);
+    for (int i = 0; i < kColumns; ++i)
+      StoreLowBytes(hn::Add(hn::Mul(w[r][i], inverse), hn::Set(d, kToInteger)),
+                    p + r * p_stride + i * kLanes);
+    unit[r] = top > kNegligible ? top / 255.0f : 0.0f;
+  }
 }
 
 // sum of weight * bias over the page

@@ -1,8 +1,8 @@
 // What SIMD target dispatch chooses; also the smallest example of a kernel file.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/target.cpp"
+#include "kernels/cpu/target.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/register.h"
 #include "kernels/cpu/simd.h"
 
