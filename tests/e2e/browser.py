@@ -7,9 +7,17 @@ import pathlib
 import time
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+GREEDY = {"temperature": 0, "max_tokens": 40}
+PHONE = {"viewport": {"width": 320, "height": 640}}
+LISTEN = """() => {
+    window.said = [];
+    const node = document.getElementById('announcer');
+    new MutationObserver(() => window.said.push(node.textContent)).observe(node, {childList: true});
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -85,3 +93,19 @@ def scripted(page, chunks, requests=None):
         body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in choices) + "data: [DONE]\n\n"
         route.fulfill(status=200, content_type="text/event-stream", body=body)
     page.route("**/v1/chat/completions", answer)
+
+
+def accessible(page, what):
+    """No violation of WCAG 2.2 A and AA that axe finds, contrast included."""
+    options = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+    violations = Axe().run(page, options=options).response["violations"]
+    assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == [], what
+
+
+def no_sideways_scroll(page, what):
+    wide = page.evaluate("""() => {
+        const root = document.scrollingElement;
+        return root.scrollWidth > root.clientWidth || [...document.querySelectorAll('dialog[open], #log, #cache-scroll')]
+            .some((node) => node.scrollWidth > node.clientWidth);
+    }""")
+    assert not wide, what

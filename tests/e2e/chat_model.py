@@ -10,6 +10,7 @@ ADDED = ["<think>", "</think>", "<tool_call>", "</tool_call>"]  # in plain text,
 ROWS = 288  # of the embedding: more than there are tokens
 TOKENS = 256 + len(SPECIALS) + len(ADDED)
 EOS, END = 257, 259
+USER = {"role": "user", "content": "Tell me about rings."}
 
 TEMPLATE = """{{ bos_token }}
 {%- if tools %}{{ '<|im_start|>system\nTools: ' + tools|tojson + '<|im_end|>\n' }}{% endif %}

@@ -8,6 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+pytest.register_assert_rewrite("browser", "converting", "ringkeep_cli", "serving")  # both sides are told
 
 import make_tiny_model
 import tiny_gguf
@@ -63,4 +64,5 @@ def demo():
     return path
 
 
-from server_fixtures import chat_model, demo_server, plain_model, server  # noqa: E402,F401
+from browser import chromium  # noqa: E402,F401
+from server_fixtures import chat_model, demo_server, plain_model, server, slow_server  # noqa: E402,F401

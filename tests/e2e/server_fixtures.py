@@ -23,6 +23,13 @@ def server(chat_model):
         yield running
 
 
+@pytest.fixture(scope="module")
+def slow_server(chat_model):
+    """So slow that a reply can be watched."""
+    with Server(chat_model, "--ctx", 2048, "--parallel", 2, "--threads", 1, fault="slow:25") as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def demo_server(demo):
     """The demo model with Gemma's turns around its messages."""

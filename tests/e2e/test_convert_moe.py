@@ -5,9 +5,9 @@ quantized routers and overrides, to the same logits and the same bytes."""
 import pytest
 
 import tiny_moe
+from converting import both_agree, config_of, convert, mlx_convert, read
 from make_tiny_model import make_tensors, write_hf, write_mlx
 from ringkeep_cli import fails
-from test_convert import both_agree, config_of, convert, mlx_convert, read
 from tiny_specs import SPECS
 
 FAMILIES = ["qwen3_moe", "qwen2_moe", "gemma4_moe"]
