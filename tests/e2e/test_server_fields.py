@@ -79,6 +79,7 @@ def test_null_is_the_default(server):
     ("response_format", [5, "json", {}, {"type": "xml"}, {"type": "json_schema"},
                          {"type": "json_schema", "json_schema": {}}]),
     ("chat_template_kwargs", [5, [], {"messages": []}]),
+    ("documents", [5, "x", {}, [5], ["x"], [{}, None]]),
 ])
 def test_wrong_values_are_named(server, name, values):
     for value in values:

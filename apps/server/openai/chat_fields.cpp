@@ -31,8 +31,12 @@ void visit_template(Fields& fields, TemplateFields& shown) {
         if (!value.is_array())
           return fields.fail("documents",
                              fmt::format("expected an array, found {}", describe(value)));
-        if (within(fields, "documents", value.size(), kMaxDocuments, "documents"))
-          shown.variables["documents"] = value;
+        if (!within(fields, "documents", value.size(), kMaxDocuments, "documents")) return;
+        for (size_t i = 0; i < value.size(); ++i)
+          if (!value[i].is_object())
+            return fields.fail(fmt::format("documents[{}]", i),
+                               fmt::format("expected an object, found {}", describe(value[i])));
+        shown.variables["documents"] = value;
       },
       "For chat templates that read documents.");
   std::string effort;
