@@ -14,7 +14,7 @@ function(rk_room name folder)
   endif()
 endfunction()
 
-# rk_test(FOLDER LINKS...): tests/FOLDER/*_test.cpp become one GoogleTest program, one CTest per case.
+# rk_test(FOLDER LINKS...): tests/FOLDER/*_test.cpp become one GoogleTest program and one CTest.
 function(rk_test folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
   if(NOT sources)
