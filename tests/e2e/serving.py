@@ -137,6 +137,12 @@ class Server:
             connection.sendall(data)
             return read_all(connection)
 
+    def raw_reply(self, data):
+        """The answer to raw bytes, whether the server keeps the connection or not."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.sendall(data)
+            return read_reply(connection)
+
     def raw_post(self, path, body, more=""):
         body = json.dumps(body).encode()
         return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{more}"
@@ -187,6 +193,19 @@ def read_all(connection):
         while part := connection.recv(65536):
             data += part
     return data
+
+
+def read_reply(connection):
+    """The first Reply of a connection, which may stay open behind it."""
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            data += part
+            if b"\r\n\r\n" in data:
+                reply, _ = parse_response(data)
+                if len(reply.body) == int(reply.headers["Content-Length"]):
+                    break
+    return parse_response(data)[0]
 
 
 def parse_response(data):

@@ -135,7 +135,7 @@ def test_empty_lines_before_a_request(server):
 ])
 def test_bad_requests(server, data, status):
     """Each gets an error in JSON, and the server goes on."""
-    reply, _ = parse_response(server.raw(data, seconds=5))
+    reply = server.raw_reply(data)
     assert reply.status == status, reply.body
     assert reply.error["message"]
     assert server.get("/health").status == 200
