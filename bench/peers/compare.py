@@ -1,18 +1,40 @@
 #!/usr/bin/env python3
-"""Speed of ringkeep and llama.cpp side by side: rounds of both in turn, medians, ratios.
+"""Speed of ringkeep, llama.cpp and mlx-lm side by side: rounds of all in turn, medians, ratios.
 
-Needs llama-cpp-python in this interpreter. Prefill and decode are measured after each depth; cache
-types are matched by bits (8: q8_0, 4: q4_0).
+Runs in the interpreter that `bench/peers/install` makes, or in any that has llama-cpp-python, or gguf
+and mlx-lm. Prefill and decode are measured after each depth; cache types are matched by bits (8:
+q8_0, 4: q4_0; mlx-lm: groups of 64). What a peer cannot do is "refused", with its own words below.
 
     compare.py MODEL.gguf --ringkeep build/release/bin/ringkeep --codecs f16,8 -d 0,4096 -r 5
 """
 
 import argparse
+import importlib
 import json
 import statistics
 import subprocess
+import sys
 
-import llama_cpp_peer
+PEERS = {"llama.cpp": ("llama_cpp_peer", "LlamaCpp"), "mlx-lm": ("mlx_lm_peer", "MlxLm")}
+
+
+def say(text):
+    print(f"compare: {text}", file=sys.stderr, flush=True)
+
+
+def import_peers(names, parser):
+    """{name: module} of the peers asked for, or of those that this interpreter has."""
+    modules = {}
+    for name in names or PEERS:
+        try:
+            modules[name] = importlib.import_module(PEERS[name][0])
+        except ImportError as error:
+            if names:
+                parser.error(f"--peers: {name}: {error}; bench/peers/install installs it")
+            say(f"{name} is left out: {error}")
+    if not modules:
+        parser.error("this interpreter has no peer: run bench/peers/install")
+    return modules
 
 
 def ringkeep_round(args, codecs, depths):
@@ -25,43 +47,61 @@ def ringkeep_round(args, codecs, depths):
             for row in json.loads(output)["rows"]}
 
 
-class Peer:
-    """llama.cpp with the states at every depth ready, so that a round measures only."""
+class Prepared:
+    """A peer with its states at every depth ready, so that a round measures only."""
 
-    def __init__(self, args, codecs, depths):
-        self.args = args
-        self.contexts = {
-            codec: llama_cpp_peer.LlamaCpp(
-                args.model, codec, args.threads,
-                n_ctx=max(depths) + max(args.prefill, args.decode) + llama_cpp_peer.MICRO_BATCH)
-            for codec in codecs}
-        self.filled = {(codec, depth): self.contexts[codec].fill(depth)
-                       for codec in codecs for depth in depths}
+    def __init__(self, name, engine, args, codecs, depths):
+        self.name, self.args = name, args
+        self.refused = {}  # codec -> the peer's words
+        self.filled = {}   # (codec, depth) -> (engine, state)
+        self.rounds = []
+        n_ctx = max(depths) + max(args.prefill, args.decode) + 512  # a micro-batch of llama.cpp to spare
+        for codec in codecs:
+            say(f"{name}: filling its {codec} cache")
+            try:
+                peer = engine(args.model, codec, args.threads, n_ctx)
+                self.filled |= {(codec, depth): (peer, peer.fill(depth)) for depth in depths}
+            except (NotImplementedError, RuntimeError, ValueError) as error:
+                self.refused[codec] = str(error) or type(error).__name__
 
     def round(self):
-        return {key: self.median(self.contexts[key[0]], filled)
-                for key, filled in self.filled.items()}
+        self.rounds.append({key: self.median(*filled) for key, filled in self.filled.items()})
 
-    def median(self, context, filled):
-        speeds = [context.speed(filled, self.args.prefill, self.args.decode)
+    def median(self, peer, state):
+        speeds = [peer.speed(state, self.args.prefill, self.args.decode)
                   for _ in range(self.args.repeats)]
         return tuple(statistics.median(values) for values in zip(*speeds))
 
 
-def print_table(ours, theirs):
+def number(value):
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def print_table(ours, peers):
     """Medians over the rounds; ratios above 1 say that ringkeep is faster."""
-    print(f"{'cache':<6} {'depth':>6} {'':>8} {'ringkeep':>10} {'llama.cpp':>10} {'ratio':>6}")
-    for codec, depth in ours[0]:
+    print(f"{'cache':<6} {'depth':>6} {'':>8} {'ringkeep':>10}"
+          + "".join(f" {peer.name:>10} {'ratio':>6}" for peer in peers))
+    for key in ours[0]:
         for index, what in enumerate(("prefill", "decode")):
-            a, b = (statistics.median(r[codec, depth][index] for r in rounds)
-                    for rounds in (ours, theirs))
-            print(f"{codec:<6} {depth:>6} {what:>8} {a:>10.1f} {b:>10.1f} {a / b:>6.2f}")
+            a = statistics.median(r[key][index] for r in ours)
+            line = f"{key[0]:<6} {key[1]:>6} {what:>8} {number(a):>10}"
+            for peer in peers:
+                if key in peer.filled:
+                    b = statistics.median(r[key][index] for r in peer.rounds)
+                    line += f" {number(b):>10} {number(a / b):>6}"
+                else:
+                    line += f" {'refused':>10} {'':>6}"
+            print(line.rstrip())
+    for peer in peers:
+        for codec, words in peer.refused.items():
+            print(f"{peer.name} refuses {codec}: {words}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--ringkeep", default="build/release/bin/ringkeep")
+    parser.add_argument("--peers", help="of llama.cpp,mlx-lm; default: those installed")
     parser.add_argument("--codecs", default="f16,8")
     parser.add_argument("-d", "--depths", default="0,4096")
     parser.add_argument("-p", "--prefill", type=int, default=512)
@@ -72,16 +112,24 @@ def main():
     parser.add_argument("-t", "--threads", type=int, default=2)
     args = parser.parse_args()
     codecs, depths = args.codecs.split(","), [int(d) for d in args.depths.split(",")]
-    unknown = [c for c in codecs if c not in llama_cpp_peer.CACHE_TYPES]
-    if unknown:
-        parser.error(f"--codecs: llama.cpp has no counterpart of {', '.join(unknown)}")
-    print(f"llama.cpp: {llama_cpp_peer.system_info()}")
-    peer = Peer(args, codecs, depths)
-    ours, theirs = [], []
-    for _ in range(args.rounds):
+    names = args.peers.split(",") if args.peers else []
+    if unknown := [name for name in names if name not in PEERS]:
+        parser.error(f"--peers: {', '.join(unknown)}: choose from {', '.join(PEERS)}")
+    modules = import_peers(names, parser)
+    engines = {name: getattr(module, PEERS[name][1]) for name, module in modules.items()}
+    if unknown := [c for c in codecs if not any(c in e.CODECS for e in engines.values())]:
+        parser.error(f"--codecs: no counterpart of {', '.join(unknown)} in {', '.join(engines)}")
+    for name, module in modules.items():
+        print(f"{name}: {module.system_info()}")
+    peers = [Prepared(name, engine, args, codecs, depths) for name, engine in engines.items()]
+    ours = []
+    for turn in range(1, args.rounds + 1):
+        say(f"round {turn} of {args.rounds}: ringkeep")
         ours.append(ringkeep_round(args, codecs, depths))
-        theirs.append(peer.round())
-    print_table(ours, theirs)
+        for peer in peers:
+            say(f"round {turn} of {args.rounds}: {peer.name}")
+            peer.round()
+    print_table(ours, peers)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@ Settings as llama-bench's: micro-batches of 512, flash attention on, a sliding-w
 window's size only (swa_full off), greedy ids that do not matter.
 """
 
-import argparse
 import ctypes
-import pathlib
-import time
 
 import llama_cpp
 import numpy as np
+
+import peer
 
 # Cache names as on ringkeep's command line -> ggml tensor types.
 CACHE_TYPES = {
@@ -31,11 +30,15 @@ def system_info() -> str:
     return llama_cpp.llama_print_system_info().decode()
 
 
-class LlamaCpp:
+class LlamaCpp(peer.Peer):
     """One context over a model file; `codec` names the cache's type."""
+
+    CODECS = CACHE_TYPES
 
     def __init__(self, model_path, codec="f16", threads=2, n_ctx=8192, flash_attention=True,
                  outputs=1):
+        if codec not in CACHE_TYPES:
+            raise ValueError(f"no cache of {codec} bits")
         self._keep_alive = _quiet
         llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
@@ -96,6 +99,10 @@ class LlamaCpp:
             self._decode(tokens[start:start + MICRO_BATCH], sequence=sequence)
         llama_cpp.llama_synchronize(self.ctx)
 
+    def step(self, tokens):
+        for token in tokens:
+            self.feed([token])
+
     def fill(self, depth, seed=0):
         """Feeds `depth` tokens and returns the state there, for `speed`.
 
@@ -121,25 +128,6 @@ class LlamaCpp:
         if llama_cpp.llama_state_set_data(self.ctx, state, written) != written:
             raise RuntimeError("llama.cpp did not take its own state back")
 
-    def speed_tokens(self, n, seed=0):
-        return np.random.default_rng(seed).integers(1000, self.vocab_size // 2, n)
-
-    def speed(self, filled, prefill, decode):
-        """(prefill tok/s, decode tok/s) of `prefill` and `decode` tokens, each after `filled`."""
-        tokens = self.speed_tokens(max(prefill, decode), seed=1)
-        self.restore(filled)
-        start = time.perf_counter()
-        self.feed(tokens[:prefill])
-        prefill_seconds = time.perf_counter() - start
-
-        self.restore(filled)
-        self.feed(tokens[:1])  # the first step after a restore also builds its graph
-        start = time.perf_counter()
-        for token in tokens[:decode]:
-            self.feed([token])
-        decode_seconds = time.perf_counter() - start
-        return prefill / prefill_seconds, decode / decode_seconds
-
     def logits(self, tokens, block=64):
         """Yields (first position, float32 [rows, vocab]) for every token; needs outputs >= block."""
         self.clear()
@@ -153,23 +141,14 @@ class LlamaCpp:
 
 def main():
     """Writes llama.cpp's logits of given token ids, as `ringkeep logits` does."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("model")
-    parser.add_argument("--tokens-file", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--codec", default="f16", choices=sorted(CACHE_TYPES))
-    parser.add_argument("--threads", type=int, default=2)
+    parser = peer.logits_parser(main.__doc__, CACHE_TYPES)
     parser.add_argument("--no-flash-attention", action="store_true")
     args = parser.parse_args()
-    text = pathlib.Path(args.tokens_file).read_text()
-    tokens = [int(t) for t in text.replace(",", " ").split()]
-    peer = LlamaCpp(args.model, args.codec, args.threads, n_ctx=len(tokens) + MICRO_BATCH,
-                    flash_attention=not args.no_flash_attention, outputs=64)
-    out = np.lib.format.open_memmap(args.output, "w+", np.float32, (len(tokens), peer.vocab_size))
-    for first, rows in peer.logits(tokens):
-        out[first:first + len(rows)] = rows
-    out.flush()
-    peer.close()
+    tokens = peer.read_tokens(args.tokens_file)
+    engine = LlamaCpp(args.model, args.codec, args.threads, n_ctx=len(tokens) + MICRO_BATCH,
+                      flash_attention=not args.no_flash_attention, outputs=64)
+    peer.write_logits(engine, tokens, args.output)
+    engine.close()
 
 
 if __name__ == "__main__":

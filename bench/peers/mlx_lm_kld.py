@@ -10,62 +10,13 @@ length and the window's mask, which is the best its codec can do.
 
 import argparse
 import json
-import pathlib
 
-import gguf
 import mlx.core as mx
 import numpy as np
-from mlx.utils import tree_unflatten
-from mlx_lm.models import gemma3_text
 from mlx_lm.models.cache import KVCache, QuantizedKVCache
 
-LAYER_NAMES = {
-    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm", "attn_norm": "input_layernorm",
-    "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
-    "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-}
-TOP_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
-
-
-def load(path):
-    reader = gguf.GGUFReader(path)
-
-    def meta(key):
-        return reader.fields[f"gemma3.{key}"].contents()
-
-    weights = []
-    for tensor in reader.tensors:
-        parts = tensor.name.removesuffix(".weight").split(".")
-        name = (TOP_NAMES[parts[0]] if len(parts) == 1
-                else f"model.layers.{parts[1]}.{LAYER_NAMES[parts[2]]}")
-        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-        if parts[-1].endswith("norm"):
-            values = values - 1.0  # GGUF stores Gemma's norm weights plus one
-        weights.append((name + ".weight", mx.array(values)))
-    model = gemma3_text.Model(gemma3_text.ModelArgs(
-        model_type="gemma3_text",
-        hidden_size=meta("embedding_length"),
-        num_hidden_layers=meta("block_count"),
-        intermediate_size=meta("feed_forward_length"),
-        num_attention_heads=meta("attention.head_count"),
-        head_dim=meta("attention.key_length"),
-        rms_norm_eps=meta("attention.layer_norm_rms_epsilon"),
-        vocab_size=reader.get_tensor(
-            [t.name for t in reader.tensors].index("token_embd.weight")).shape[1],
-        num_key_value_heads=meta("attention.head_count_kv"),
-        rope_theta=meta("rope.freq_base"),
-        rope_local_base_freq=10000.0,
-        query_pre_attn_scalar=meta("attention.key_length"),
-        sliding_window=meta("attention.sliding_window"),
-        sliding_window_pattern=6,
-    ))
-    model.sanitize({})  # ties the head to the embedding
-    model.update(tree_unflatten(weights))
-    mx.eval(model.parameters())
-    return model
+import mlx_gguf
+import peer
 
 
 def log_softmax(logits):
@@ -80,9 +31,8 @@ def main():
     parser.add_argument("--group", type=int, default=64)
     parser.add_argument("--begin", type=int, default=0, help="first position that is scored")
     args = parser.parse_args()
-    text = pathlib.Path(args.tokens_file).read_text()
-    tokens = [int(t) for t in text.replace(",", " ").split()]
-    model = load(args.model)
+    tokens = peer.read_tokens(args.tokens_file)
+    model = mlx_gguf.load(args.model)
     layers = len(model.layers)
     caches = {"f32": [KVCache() for _ in range(layers)]}
     for bits in (int(b) for b in args.bits.split(",")):
