@@ -149,6 +149,27 @@ TEST_F(Attention, RowsDoNotDependOnChunkOrThreads) {
   }
 }
 
+// A few rows visit the pages of several heads together, many rows head by head.
+TEST_F(Attention, RowsDoNotDependOnTheHeadsBesideThem) {
+  for (const auto& [k, v] :
+       {std::pair{kF16, kF16}, {h(8), h(8)}, {h(6), h(4)}, {affine(4, 32), h(3, 32)}})
+    for (const int kv_heads : {2, 5, 8}) {
+      Problem problem = windowed(400, 5);
+      problem.heads = 3 * kv_heads;
+      problem.sinks = true;
+      Cache cache(cpu, exec, {kv_heads, 64, 96, k, v}, 600, 21);
+      const auto q = queries(cache, problem, cache.tokens);
+      const int64_t width = problem.heads * cache.geometry.v_dim, many = 40;
+      const int64_t begin = cache.tokens - many;
+      const auto whole = attend(cpu.attention, exec, cache, problem, q, begin, many);
+      for (Exec* with : {&exec, &exec1})
+        for (int64_t chunk : {1, 4})
+          for (int64_t row = 0; row < many; row += chunk)
+            expect_same_bits(attend(cpu.attention, *with, cache, problem, q, begin + row, chunk),
+                             whole.data() + row * width, name(cache.geometry));
+    }
+}
+
 TEST_F(Attention, RowsDoNotDependOnTheBatch) {
   const KvGeometry g{1, 64, 64, h(8), h(4)};
   const Problem problem = windowed(100, 4);
