@@ -7,6 +7,7 @@
 // bits.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -71,10 +72,10 @@ inline int value_blocks(int dim, int channel) {
 
 // Number of the block that a token's channel is in.
 inline int kv_block(const HostKvPlane& plane, int token, int channel) {
-  const int run = plane.run;
-  if (!plane.value) return channel / run * (kPageTokens / kKvLanes) + token / kKvLanes;
-  return channel / (kValueBlocks * kKvLanes) * kValueBlocks * (kPageTokens / run) +
-         token / run * value_blocks(plane.dim, channel) + channel / kKvLanes % kValueBlocks;
+  const int shift = std::countr_zero(static_cast<unsigned>(plane.run));  // a power of two
+  if (!plane.value) return (channel >> shift) * (kPageTokens / kKvLanes) + token / kKvLanes;
+  return channel / (kValueBlocks * kKvLanes) * kValueBlocks * (kPageTokens >> shift) +
+         (token >> shift) * value_blocks(plane.dim, channel) + channel / kKvLanes % kValueBlocks;
 }
 
 int get_code(const HostKvPlane& plane, const std::byte* head, int token, int channel);

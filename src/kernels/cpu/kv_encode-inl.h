@@ -249,7 +249,9 @@ HWY_INLINE void StoreKeyPlane(const HostKvPlane& k, uint8_t* plane, int width, i
   const int lane = token % kKvLanes;
   // Four channels from the c-th on, and the number of their unit.
   const auto part = [&](int c) { return (LoadU32(codes + c) >> shift) & mask; };
-  const auto unit = [&](int c) { return kv_block(k, token, c) * k.run / 4 + c % k.run / 4; };
+  const auto unit = [&](int c) {
+    return kv_block(k, token, c) * k.run / 4 + (c & (k.run - 1)) / 4;
+  };
   if (width == 1) {
     for (int c = 0; c < k.dim; c += 4) {
       const uint32_t nibble = (part(c) * 0x01020408u >> 24) & 0xF;
@@ -271,7 +273,9 @@ HWY_INLINE void StoreKeyPlane(const HostKvPlane& k, uint8_t* plane, int width, i
 HWY_INLINE void StoreValuePlane(const HostKvPlane& v, uint8_t* plane, int width, int shift,
                                 const uint8_t* codes, int token) {
   const int quad = token / 4, lane = token % 4;
-  const auto unit = [&](int c) { return kv_block(v, token, c) * v.run / 4 + token % v.run / 4; };
+  const auto unit = [&](int c) {
+    return kv_block(v, token, c) * v.run / 4 + (token & (v.run - 1)) / 4;
+  };
   if (width == 1) {
     for (int c = 0; c < v.dim; c += kKvLanes) {
       uint64_t bits = 0;
