@@ -241,64 +241,63 @@ HWY_INLINE uint32_t LoadU32(const uint8_t* p) {
   return value;
 }
 
+// Bytes of a block in a bit plane
+HWY_INLINE int BlockBytes(const HostKvPlane& plane, int width) { return plane.run * 2 * width; }
+
 // One bit plane of a row of K: bits [shift, shift + width) of the codes. Four channels share 32
 // bits, so that only the 1-bit plane has bytes in common with another token.
-HWY_INLINE void StoreKeyPlane(const HostKvPlane& k, uint8_t* plane, int width, int shift,
-                              const uint8_t* codes, int token) {
-  const uint32_t mask = 0x01010101u * ((1u << width) - 1);
-  const int lane = token % kKvLanes;
-  // Four channels from the c-th on, and the number of their unit.
-  const auto part = [&](int c) { return (LoadU32(codes + c) >> shift) & mask; };
-  const auto unit = [&](int c) {
-    return kv_block(k, token, c) * k.run / 4 + (c & (k.run - 1)) / 4;
-  };
-  if (width == 1) {
-    for (int c = 0; c < k.dim; c += 4) {
-      const uint32_t nibble = (part(c) * 0x01020408u >> 24) & 0xF;
-      uint8_t& byte = plane[unit(c) * 8 + lane / 2];
-      const int at = lane % 2 * 4;
-      byte = static_cast<uint8_t>((byte & ~(0xF << at)) | nibble << at);
+template <int kWidth>
+HWY_INLINE void StoreKeyPlane(const HostKvPlane& k, uint8_t* plane, int shift, const uint8_t* codes,
+                              int token) {
+  constexpr uint32_t kMask = 0x01010101u * ((1u << kWidth) - 1);
+  constexpr int kTogether = kWidth == 1 ? 1 : 8 / kWidth;  // units that share their bytes
+  const int lane = token % kKvLanes, bytes = BlockBytes(k, kWidth);
+  uint8_t* block = plane + token / kKvLanes * bytes;
+  for (int c = 0; c < k.dim; c += k.run, block += kPageTokens / kKvLanes * bytes) {
+    for (int u = 0; u < k.run / 4; u += kTogether) {
+      uint32_t word = 0;
+      for (int i = 0; i < kTogether; ++i)
+        word |= ((LoadU32(codes + c + 4 * (u + i)) >> shift) & kMask) << (i * kWidth);
+      if constexpr (kWidth == 1) {
+        uint8_t& byte = block[u * 8 + lane / 2];
+        const int at = lane % 2 * 4;
+        byte =
+            static_cast<uint8_t>((byte & ~(0xF << at)) | ((word * 0x01020408u >> 24) & 0xF) << at);
+      } else {
+        std::memcpy(block + u / kTogether * 64 + lane * 4, &word, sizeof(word));
+      }
     }
-    return;
-  }
-  const int together = 8 / width;  // units in 64 bytes
-  for (int c = 0; c < k.dim; c += 4 * together) {
-    uint32_t word = 0;
-    for (int i = 0; i < together; ++i) word |= part(c + 4 * i) << (i * width);
-    std::memcpy(plane + unit(c) / together * 64 + lane * 4, &word, sizeof(word));
   }
 }
 
 // One bit plane of a row of V: in each unit of 16 channels the token owns `width` bits of 32.
-HWY_INLINE void StoreValuePlane(const HostKvPlane& v, uint8_t* plane, int width, int shift,
+template <int kWidth>
+HWY_INLINE void StoreValuePlane(const HostKvPlane& v, uint8_t* plane, int shift,
                                 const uint8_t* codes, int token) {
-  const int quad = token / 4, lane = token % 4;
-  const auto unit = [&](int c) {
-    return kv_block(v, token, c) * v.run / 4 + (token & (v.run - 1)) / 4;
-  };
-  if (width == 1) {
-    for (int c = 0; c < v.dim; c += kKvLanes) {
+  const int unit = token % v.run / 4, lane = token % 4, bytes = BlockBytes(v, kWidth);
+  const hn::RebindToUnsigned<RowTag> d;
+  const hn::Rebind<uint8_t, RowTag> d8;
+  constexpr int kTogether = 8 / kWidth;
+  constexpr uint32_t kOnes = (1u << kWidth) - 1;
+  const int place = lane * 8 + unit % kTogether * kWidth;  // of the code's lowest bit in its 32
+  for (int c = 0; c < v.dim; c += kKvLanes) {
+    uint8_t* block = plane + kv_block(v, token, c) * bytes;
+    if constexpr (kWidth == 1) {
       uint64_t bits = 0;
       for (int i = 0; i < 16; ++i) bits |= uint64_t((codes[c + i] >> shift) & 1) << (4 * i);
       uint64_t word;
-      uint8_t* at = plane + unit(c) * 8;
-      std::memcpy(&word, at, sizeof(word));
+      std::memcpy(&word, block + unit * 8, sizeof(word));
       word = (word & ~(uint64_t{0x1111111111111111} << lane)) | bits << lane;
-      std::memcpy(at, &word, sizeof(word));
+      std::memcpy(block + unit * 8, &word, sizeof(word));
+    } else {
+      for (int i = 0; i < kKvLanes; i += kRowLanes) {
+        const auto code = hn::PromoteTo(d, hn::LoadU(d8, codes + c + i));
+        const auto moved =
+            hn::ShiftLeftSame(hn::And(hn::ShiftRightSame(code, shift), hn::Set(d, kOnes)), place);
+        auto* at = reinterpret_cast<uint32_t*>(block + unit / kTogether * 64) + i;
+        hn::StoreU(hn::Or(hn::AndNot(hn::Set(d, kOnes << place), hn::LoadU(d, at)), moved), d, at);
+      }
     }
-    return;
-  }
-  const hn::RebindToUnsigned<RowTag> d;
-  const hn::Rebind<uint8_t, RowTag> d8;
-  const int together = 8 / width;
-  const int place = lane * 8 + quad % together * width;  // of the code's lowest bit in its 32
-  const auto ones = hn::Set(d, (1u << width) - 1);
-  const auto owned = hn::Set(d, ((1u << width) - 1) << place);
-  for (int c = 0; c < v.dim; c += kRowLanes) {
-    const auto code = hn::PromoteTo(d, hn::LoadU(d8, codes + c));
-    const auto moved = hn::ShiftLeftSame(hn::And(hn::ShiftRightSame(code, shift), ones), place);
-    auto* at = reinterpret_cast<uint32_t*>(plane + unit(c) / together * 64 + c % kKvLanes * 4);
-    hn::StoreU(hn::Or(hn::AndNot(owned, hn::LoadU(d, at)), moved), d, at);
   }
 }
 
@@ -306,11 +305,20 @@ HWY_INLINE void StorePlane(const HostKvPlane& plane, std::byte* head, uint8_t* c
   auto* at = reinterpret_cast<uint8_t*>(head + plane.codes);
   const int bits = plane.codec.bits, dim = plane.dim;
   const int low = bits == 6 || bits == 5 ? 4 : bits == 3 ? 2 : bits;
-  const auto store = [&](uint8_t* to, int width, int shift) {
+  const auto store_width = [&]<int kWidth>(std::integral_constant<int, kWidth>, uint8_t* to,
+                                           int shift) {
     if (plane.value)
-      StoreValuePlane(plane, to, width, shift, codes, token);
+      StoreValuePlane<kWidth>(plane, to, shift, codes, token);
     else
-      StoreKeyPlane(plane, to, width, shift, codes, token);
+      StoreKeyPlane<kWidth>(plane, to, shift, codes, token);
+  };
+  const auto store = [&](uint8_t* to, int width, int shift) {
+    switch (width) {
+      case 8: return store_width(std::integral_constant<int, 8>(), to, shift);
+      case 4: return store_width(std::integral_constant<int, 4>(), to, shift);
+      case 2: return store_width(std::integral_constant<int, 2>(), to, shift);
+      default: return store_width(std::integral_constant<int, 1>(), to, shift);
+    }
   };
   if (bits == 8 && plane.value)
     for (int i = 0; i < dim; ++i) codes[i] ^= 0x80;
@@ -335,13 +343,16 @@ HWY_INLINE void StoreHalves(const HostKvPlane& plane, std::byte* head, const flo
   HWY_ALIGN uint16_t halves[kMaxHeadDim];
   ToHalves(x, plane.dim, halves);
   auto* to = reinterpret_cast<uint16_t*>(head + plane.codes);
-  for (int c = 0; c < plane.dim; c += plane.value ? kKvLanes : kHalvesRun) {
-    uint16_t* block = to + kv_block(plane, token, c) * kHalvesRun * kKvLanes;
-    if (plane.value)
-      std::memcpy(block + token % kHalvesRun * kKvLanes, halves + c, 2 * kKvLanes);
-    else
-      for (int i = 0; i < kHalvesRun; ++i) block[i * kKvLanes + token % kKvLanes] = halves[c + i];
+  constexpr int kBlock = kHalvesRun * kKvLanes;
+  if (plane.value) {
+    for (int c = 0; c < plane.dim; c += kKvLanes)
+      std::memcpy(to + kv_block(plane, token, c) * kBlock + token % kHalvesRun * kKvLanes,
+                  halves + c, 2 * kKvLanes);
+    return;
   }
+  to += token / kKvLanes * kBlock + token % kKvLanes;
+  for (int c = 0; c < plane.dim; c += kHalvesRun, to += kPageTokens / kKvLanes * kBlock)
+    for (int i = 0; i < kHalvesRun; ++i) to[i * kKvLanes] = halves[c + i];
 }
 
 // x [dim]: the row as its codec takes it, rotated if it is a rotated one. Returns false, and makes
