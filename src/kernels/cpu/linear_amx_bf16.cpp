@@ -212,7 +212,7 @@ void run_panel(const LinearOutput& out, const TiledX& x, int64_t panel, int64_t 
     if (w.spec.dense()) {
       expand_dense(block, w.cols, scratch, which);
     } else {
-      transcode_block(w.spec, w.cols, block, 0, codes);
+      transcode_block(w.spec, w.cols, block, plain_offset(w.spec), codes);
       expand_codes(plain, host_layout(plain, w.cols), codes, scratch, which);
     }
   }

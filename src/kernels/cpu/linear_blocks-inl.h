@@ -62,7 +62,7 @@ HWY_INLINE void for_blocks(const PackedTensor& w, int64_t n, int64_t block0, int
   for (int64_t b = block0; b < block1; ++b) {
     const std::byte* data = w.data + size_t(b) * layout.block_bytes;
     if (n >= kUnpackRows) {
-      transcode_block(w.spec, w.cols, data, 0, scratch);
+      transcode_block(w.spec, w.cols, data, plain_offset(w.spec), scratch);
       body(Number<8>(), plain, plain_layout, scratch, b);
     } else {
       with_bits(w.spec, [&](auto bits) HWY_ATTR { body(bits, w.spec, layout, data, b); });

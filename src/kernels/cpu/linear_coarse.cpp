@@ -55,27 +55,33 @@ void quantize(const float* x, const CoarseX& q, int64_t row) {
     const bool fine = step * step > limit;
     const VF inverse = hn::Set(DF(), step > 0.0f ? 1.0f / step : 0.0f);
     int8_t hi[16], lo[16] = {};
-    VI sum = hn::Zero(DI());
+    VI hi_sum = hn::Zero(DI()), lo_sum = hn::Zero(DI());
     for (int64_t j = 0; j < 16; j += int64_t(hn::Lanes(DF()))) {
       const VF t = hn::Mul(hn::LoadU(DF(), x + i + j), inverse);
       const VI high = rounded(t);
       hn::StoreU(hn::DemoteTo(d8, high), d8, hi + j);
-      sum = hn::Add(sum, hn::ShiftLeft<8>(high));
+      hi_sum = hn::Add(hi_sum, high);
       if (!fine) continue;
       const VI low = rounded(hn::Mul(hn::Sub(t, hn::ConvertTo(DF(), high)), hn::Set(DF(), 256.0f)));
       hn::StoreU(hn::DemoteTo(d8, low), d8, lo + j);
-      sum = hn::Add(sum, low);
+      lo_sum = hn::Add(lo_sum, low);
     }
     for (int quad = 0; quad < 4; ++quad) {
       std::memcpy(q.hi + q.at(row, i + 4 * quad), hi + 4 * quad, 4);
       std::memcpy(q.lo + q.at(row, i + 4 * quad), lo + 4 * quad, 4);
     }
     q.fine[run * q.rows + row] = fine;
-    const float part = float(hn::GetLane(hn::SumOfLanes(DI(), sum)));
-    q.sums16[i / 16 * q.rows + row] = step * (part * (1.0f / 256.0f));
+    const int32_t high = hn::GetLane(hn::SumOfLanes(DI(), hi_sum));
+    const int32_t low = fine ? hn::GetLane(hn::SumOfLanes(DI(), lo_sum)) : 0;
+    const int64_t at16 = i / 16 * q.rows + row, at32 = run * q.rows + row;
+    q.sums16.x[at16] = step * (float(256 * high + low) * (1.0f / 256.0f));
+    q.sums16.hi[at16] = -kPlainZero * high;
+    q.sums16.lo[at16] = -kPlainZero * low;
     if (i % CoarseX::kRun == 0) continue;
-    q.sums32[run * q.rows + row] =
-        q.sums16[(i / 16 - 1) * q.rows + row] + q.sums16[i / 16 * q.rows + row];
+    const int64_t first = at16 - q.rows;
+    q.sums32.x[at32] = q.sums16.x[first] + q.sums16.x[at16];
+    q.sums32.hi[at32] = q.sums16.hi[first] + q.sums16.hi[at16];
+    q.sums32.lo[at32] = q.sums16.lo[first] + q.sums16.lo[at16];
   }
 }
 
@@ -94,39 +100,45 @@ HWY_INLINE void add_terms(const int8_t* terms, const Load& load, VI (&dot)[kRows
 template <int kRows, int kPart>
 struct Place {
   Place(const CoarseX& x, int64_t row0, int64_t column)
-      : hi(x.hi + x.at(row0, column)),
-        lo(x.lo + x.at(row0, column)),
-        step(x.step + column / CoarseX::kRun * x.rows + row0),
-        sum((kPart == 16 ? x.sums16 : x.sums32) + column / kPart * x.rows + row0) {
+      : hi(x.hi + x.at(row0, column)), lo(x.lo + x.at(row0, column)) {
+    const CoarseX::Sums& sums = kPart == 16 ? x.sums16 : x.sums32;
+    const int64_t at = column / kPart * x.rows + row0;
+    sum = sums.x + at;
+    hi_start = sums.hi + at;
+    lo_start = sums.lo + at;
     std::memcpy(&fine, x.fine + column / CoarseX::kRun * x.rows + row0, kRows);
   }
   const int8_t* hi;
   const int8_t* lo;
-  const float* step;
   const float* sum;
+  const int32_t* hi_start;
+  const int32_t* lo_start;
   uint64_t fine = 0;  // not 0: a row has second terms
 };
 
-// Adds one part to acc [kRows].
+// The dot products of one part with codes whose zero is `zero`, over 256.
 template <int kRows, int kPart, typename Load>
-HWY_INLINE void add_part(const Place<kRows, kPart>& at, const Load& load, VF scale, VF bias,
-                         VF (&acc)[kRows]) {
+HWY_INLINE void part_dots(const Place<kRows, kPart>& at, const Load& load, int zero,
+                          VF (&value)[kRows]) {
   VI dot[kRows];
-  VF value[kRows];
+  const auto add_start = [&](const int32_t* start) HWY_ATTR {
+    if (zero == 0) return;
+    for (int r = 0; r < kRows; ++r)
+      dot[r] = hn::Add(dot[r],
+                       hn::Set(DI(), zero == kPlainZero ? start[r] : start[r] / kPlainZero * zero));
+  };
   for (int r = 0; r < kRows; ++r) dot[r] = hn::Zero(DI());
+  add_start(at.hi_start);
   add_terms<kRows, kPart>(at.hi, load, dot);
   if (HWY_LIKELY(at.fine == 0)) {
     for (int r = 0; r < kRows; ++r) value[r] = hn::ConvertTo(DF(), dot[r]);
-  } else {
-    for (int r = 0; r < kRows; ++r) dot[r] = hn::ShiftLeft<8>(dot[r]);
-    add_terms<kRows, kPart>(at.lo, load, dot);
-    const VF unit = hn::Set(DF(), 1.0f / 256.0f);  // exact, and no change of a row whose lo is 0
-    for (int r = 0; r < kRows; ++r) value[r] = hn::Mul(hn::ConvertTo(DF(), dot[r]), unit);
+    return;
   }
-  for (int r = 0; r < kRows; ++r) {
-    acc[r] = hn::MulAdd(hn::Mul(scale, hn::Set(DF(), at.step[r])), value[r], acc[r]);
-    acc[r] = hn::MulAdd(bias, hn::Set(DF(), at.sum[r]), acc[r]);
-  }
+  for (int r = 0; r < kRows; ++r) dot[r] = hn::ShiftLeft<8>(dot[r]);
+  add_start(at.lo_start);
+  add_terms<kRows, kPart>(at.lo, load, dot);
+  const VF unit = hn::Set(DF(), 1.0f / 256.0f);  // exact, and no change of a row whose lo is 0
+  for (int r = 0; r < kRows; ++r) value[r] = hn::Mul(hn::ConvertTo(DF(), dot[r]), unit);
 }
 
 // One block for kRows rows of x from `row0` on, all of one tile; y [kRows, 16] receives the sums.
@@ -134,26 +146,49 @@ template <int kBits, int kRows, int kPart>
 HWY_NOINLINE void dots(const quant::WeightSpec& spec, const HostLayout& layout,
                        const std::byte* block, const CoarseX& x, int64_t row0, float* y) {
   const bool affine = spec.kind == quant::WeightKind::affine;
-  const bool ahead = stream_prefetch_pays();
-  const VF zero = hn::Set(DF(), -float(spec.zero));
+  const int zero = affine ? 0 : spec.zero;
+  const int quads = spec.group / 16;
+  // A short step waits for memory.
+  StreamAhead stream(block, kRows <= 4 && stream_prefetch_pays());
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
     VF acc[kRows];
     for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(DF());
     GroupReader reader(spec, layout, block, row);
-    for (int64_t column = 0; column < x.cols;) {
-      VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
-      const std::byte* codes = reader.next(scale, bias);
-      if (kRows <= 4 && ahead)  // a short step is bound by memory
-        prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
-      if (!affine) bias = hn::Mul(scale, zero);
-      for (int quad0 = 0; quad0 < spec.group / 16; quad0 += kPart / 16, column += kPart) {
-        V8 four[4];
-        const auto load = [&](int unit) HWY_ATTR {
-          if constexpr (kBits == 8) return load_codes(codes + (4 * quad0 + unit) * kUnitBytes, row);
-          if (unit % 4 == 0) load_units<kBits>(codes, spec.group / 4, quad0 + unit / 4, row, four);
-          return four[unit % 4];
-        };
-        add_part(Place<kRows, kPart>(x, row0, column), load, scale, bias, acc);
+    const std::byte* codes = nullptr;
+    int quad = quads;  // of the group, 16 columns each
+    VF scale = hn::Zero(DF()), bias[2], part[kRows];
+    // Part number kNumber of those under one step
+    const auto add_part = [&](auto number, const Place<kRows, kPart>& at) HWY_ATTR {
+      constexpr int kNumber = decltype(number)::value;
+      if (kPart == 16 || quad == quads) {
+        codes = reader.next();
+        stream.ask<0>(reader.end());
+        reader.scales(scale, bias[kNumber]);
+        quad = 0;
+      }
+      V8 four[4];
+      const auto load = [&](int unit) HWY_ATTR {
+        if constexpr (kBits == 8) return load_codes(codes + (4 * quad + unit) * kUnitBytes, row);
+        if (unit % 4 == 0) load_units<kBits>(codes, spec.group / 4, quad + unit / 4, row, four);
+        return four[unit % 4];
+      };
+      VF value[kRows];
+      part_dots(at, load, zero, value);
+      for (int r = 0; r < kRows; ++r)
+        part[r] = kNumber == 0 ? hn::Mul(scale, value[r]) : hn::MulAdd(scale, value[r], part[r]);
+      quad += kPart / 16;
+    };
+    const float* steps = x.step + row0;
+    for (int64_t column = 0; column < x.cols; column += CoarseX::kRun, steps += x.rows) {
+      const Place<kRows, kPart> first(x, row0, column);
+      add_part(Number<0>(), first);
+      const bool two = kPart == 16 && column + 16 < x.cols;
+      if (two) add_part(Number<1>(), Place<kRows, kPart>(x, row0, column + 16));
+      for (int r = 0; r < kRows; ++r) {
+        acc[r] = hn::MulAdd(hn::Set(DF(), steps[r]), part[r], acc[r]);
+        if (!affine) continue;
+        acc[r] = hn::MulAdd(bias[0], hn::Set(DF(), first.sum[r]), acc[r]);
+        if (two) acc[r] = hn::MulAdd(bias[1], hn::Set(DF(), first.sum[x.rows + r]), acc[r]);
       }
     }
     for (int r = 0; r < kRows; ++r) hn::StoreU(acc[r], DF(), y + r * kRowBlock + row);
@@ -204,11 +239,16 @@ size_t CoarseX::place(int64_t row_count, int64_t columns, std::byte* memory) {
   const auto floats = [&](int64_t count) {
     return reinterpret_cast<float*>(take(size_t(count * rows) * sizeof(float)));
   };
+  const auto ints = [&](int64_t count) {
+    return reinterpret_cast<int32_t*>(take(size_t(count * rows) * sizeof(int32_t)));
+  };
   hi = reinterpret_cast<int8_t*>(take(size_t(rows * cols)));
   lo = reinterpret_cast<int8_t*>(take(size_t(rows * cols)));
   step = floats(runs());
-  sums16 = floats(cols / 16);
-  sums32 = floats(cols / 32);
+  for (Sums* sums : {&sums16, &sums32}) {
+    const int64_t count = cols / (sums == &sums16 ? 16 : 32);
+    *sums = {floats(count), ints(count), ints(count)};
+  }
   scale = floats(1);
   fine = reinterpret_cast<uint8_t*>(take(size_t(runs() * rows)));
   return used;

@@ -36,8 +36,11 @@ size_t place_quantized(QuantizedX& q, int64_t rows, int64_t cols, std::byte* mem
 void quantize_x(const float* x, int64_t x_stride, int64_t row0, int64_t n, const QuantizedX& q);
 
 // A block of a packed matrix rewritten as 8-bit codes with f32 scales (and biases): the physical
-// layout of this spec. `code_offset` is taken from each code, modulo 256.
+// layout of this spec. `code_offset` is taken from each code, modulo 256: plain_offset(spec) makes
+// it a block of that spec, spec.zero makes symmetric codes signed.
+inline constexpr int kPlainZero = 128;  // of symmetric kinds
 quant::WeightSpec plain_spec(const quant::WeightSpec& spec);
+int plain_offset(const quant::WeightSpec& spec);
 void transcode_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
                      int code_offset, std::byte* out);
 // ... or as floats: out [cols][16]. `scratch` has packed_scratch_bytes(cols) bytes.
@@ -61,11 +64,17 @@ struct CoarseX {
   static constexpr float kFineSquares = 4.0f;
   int64_t rows = 0;  // in memory, whole tiles; those past the last row of x are arbitrary
   int64_t cols = 0;
-  int8_t* hi = nullptr;     // [rows / kTile][cols / 4][kTile][4]
-  int8_t* lo = nullptr;     // the same
-  float* step = nullptr;    // [runs][rows]
-  float* sums16 = nullptr;  // [cols / 16][rows] of x as it is rounded, over so many columns
-  float* sums32 = nullptr;  // [cols / 32][rows]
+  int8_t* hi = nullptr;   // [rows / kTile][cols / 4][kTile][4]
+  int8_t* lo = nullptr;   // the same
+  float* step = nullptr;  // [runs][rows]
+  // Sums over 16 and over 32 columns: of x as it is rounded, and -kPlainZero times those of hi and
+  // lo, from which dot products with plain codes start.
+  struct Sums {
+    float* x = nullptr;     // [cols / columns][rows]
+    int32_t* hi = nullptr;  // the same
+    int32_t* lo = nullptr;  // the same
+  };
+  Sums sums16, sums32;
   float* scale = nullptr;   // [rows] 1, or NaN where a value is not finite
   uint8_t* fine = nullptr;  // [runs][rows] whether lo is not 0
 

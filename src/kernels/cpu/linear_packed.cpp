@@ -14,46 +14,48 @@ namespace HWY_NAMESPACE {
 #if RK_LINEAR_VECTORS
 
 // One block for kRows rows of x starting at `row0`; y [kRows, 16] receives the sums without scale.
-template <int kBits, int kRows>
+// A group has kQuads * 16 columns; 0: any number.
+template <int kBits, int kQuads, int kRows>
 HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& layout,
                              const std::byte* block, const QuantizedX& x, int64_t row0, float* y) {
+  constexpr int kCodeBytes = kQuads * 2 * kRowBlock * (kBits == kE2m1 ? 4 : kBits);
   const bool affine = spec.kind == quant::WeightKind::affine;
-  const bool ahead = stream_prefetch_pays();
-  const int units = spec.group / 4;
-  const int8_t* hi0 = x.hi + row0 * x.stride;
-  const int8_t* lo0 = x.lo + row0 * x.stride;
-  const float* sums0 = x.sums + row0 * x.sum_stride + x.sums_of(spec.group);
+  const int quads = kQuads != 0 ? kQuads : spec.group / 16;
+  const int64_t stride = x.stride, sum_stride = x.sum_stride;
+  // A decode step waits for memory.
+  StreamAhead stream(block, kRows <= 4 && stream_prefetch_pays());
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
+    const int8_t* hi_terms = x.hi + row0 * stride;
+    const int8_t* lo_terms = x.lo + row0 * stride;
+    const float* sums = x.sums + row0 * sum_stride + x.sums_of(spec.group);
     VF acc[kRows];
     for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(DF());
     GroupReader reader(spec, layout, block, row);
-    for (int64_t g = 0; g < layout.groups; ++g) {
-      VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
-      const std::byte* codes = reader.next(scale, bias);
-      if (kRows <= 4 && ahead)  // a decode step is bound by memory
-        prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
+    for (int64_t g = 0; g < layout.groups; ++g, ++sums) {
+      const std::byte* codes = reader.next();
+      stream.ask<kCodeBytes>(reader.end());
       VI hi[kRows], lo[kRows];
       for (int r = 0; r < kRows; ++r) {
         hi[r] = hn::Zero(DI());
-        lo[r] = hn::Set(DI(), affine ? 0 : -spec.zero * int32_t(sums0[r * x.sum_stride + g]));
+        lo[r] = hn::Set(DI(), affine ? 0 : -spec.zero * int32_t(sums[r * sum_stride]));
       }
-      const int8_t* hi_terms = hi0 + g * spec.group;
-      const int8_t* lo_terms = lo0 + g * spec.group;
-      for (int quad = 0; quad < units / 4; ++quad) {
+#pragma GCC unroll 2
+      for (int quad = 0; quad < quads; ++quad, hi_terms += 16, lo_terms += 16) {
         V8 u[4];
-        load_units<kBits>(codes, units, quad, row, u);
+        load_units<kBits>(codes, 4 * quads, quad, row, u);
         for (int j = 0; j < 4; ++j) {
-          const int64_t at = 16 * quad + 4 * j;
           for (int r = 0; r < kRows; ++r) {
-            hi[r] = dot4(hi[r], u[j], hi_terms + r * x.stride + at);
-            lo[r] = dot4(lo[r], u[j], lo_terms + r * x.stride + at);
+            hi[r] = dot4(hi[r], u[j], hi_terms + r * stride + 4 * j);
+            lo[r] = dot4(lo[r], u[j], lo_terms + r * stride + 4 * j);
           }
         }
       }
+      VF scale, bias;
+      reader.scales(scale, bias);
       for (int r = 0; r < kRows; ++r) {
         const VI dot = hn::Add(hn::ShiftLeft<8>(hi[r]), lo[r]);
         acc[r] = hn::MulAdd(scale, hn::ConvertTo(DF(), dot), acc[r]);
-        if (affine) acc[r] = hn::MulAdd(bias, hn::Set(DF(), sums0[r * x.sum_stride + g]), acc[r]);
+        if (affine) acc[r] = hn::MulAdd(bias, hn::Set(DF(), sums[r * sum_stride]), acc[r]);
       }
     }
     for (int r = 0; r < kRows; ++r) hn::StoreU(acc[r], DF(), y + r * kRowBlock + row);
@@ -75,11 +77,13 @@ void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const st
   const V8 offset = hn::Set(D8(), uint8_t(code_offset));
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
     GroupReader reader(spec, layout, block, row);
+    StreamAhead stream(block, true);
     std::byte* to = out;
     for (int64_t g = 0; g < layout.groups; ++g) {
-      VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
-      const std::byte* codes = reader.next(scale, bias);
-      prefetch_stream(codes, layout.code_bytes + layout.scale_bytes);
+      const std::byte* codes = reader.next();
+      stream.ask<0>(reader.end());
+      VF scale, bias;
+      reader.scales(scale, bias);
       hn::StoreU(scale, DF(), reinterpret_cast<float*>(to) + row);
       if (affine) hn::StoreU(bias, DF(), reinterpret_cast<float*>(to) + kRowBlock + row);
       to += plain.scale_bytes;
@@ -111,8 +115,9 @@ void expand_plain(const quant::WeightSpec& spec, const HostLayout& layout, const
     GroupReader reader(spec, layout, block, row);
     float* to = out + row;
     for (int64_t g = 0; g < layout.groups; ++g) {
-      VF scale = hn::Zero(DF()), bias = hn::Zero(DF());
-      const std::byte* codes = reader.next(scale, bias);
+      const std::byte* codes = reader.next();
+      VF scale, bias;
+      reader.scales(scale, bias);
       for (int u = 0; u < spec.group / 4; ++u) {
         VI four = hn::BitCast(DI(), load_codes(codes + u * kUnitBytes, row));
         for (int j = 0; j < 4; ++j, to += kRowBlock) {
@@ -135,7 +140,12 @@ void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, 
                constexpr int kBits = decltype(bits)::value;
                for_row_steps<kBits == 8 ? kTile : 4>(n, [&](auto rows, int64_t r) HWY_ATTR {
                  constexpr int kRows = decltype(rows)::value;
-                 block_dots<kBits, kRows>(spec, layout, block, x, row0 + r, y);
+                 auto dots = block_dots<kBits, 0, kRows>;
+                 if constexpr (kRows == 1) {  // the step of one sequence
+                   if (spec.group == 16) dots = block_dots<kBits, 1, kRows>;
+                   if (spec.group == 32) dots = block_dots<kBits, 2, kRows>;
+                 }
+                 dots(spec, layout, block, x, row0 + r, y);
                  store_block(out, x.scale + row0 + r, row0 + r, kRows, b, y);
                });
              });
@@ -159,8 +169,11 @@ HWY_EXPORT(transcode_any);
 HWY_EXPORT(expand_plain);
 
 quant::WeightSpec plain_spec(const quant::WeightSpec& spec) {
-  return {spec.kind, 8, spec.group, spec.zero, quant::ScaleKind::f32};
+  const bool affine = spec.kind == quant::WeightKind::affine;
+  return {spec.kind, 8, spec.group, affine ? 0 : kPlainZero, quant::ScaleKind::f32};
 }
+
+int plain_offset(const quant::WeightSpec& spec) { return spec.zero - plain_spec(spec).zero; }
 
 void transcode_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
                      int code_offset, std::byte* out) {
@@ -170,7 +183,7 @@ void transcode_block(const quant::WeightSpec& spec, int64_t cols, const std::byt
 void expand_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
                   std::byte* scratch, float* out) {
   const quant::WeightSpec plain = plain_spec(spec);
-  transcode_block(spec, cols, block, 0, scratch);
+  transcode_block(spec, cols, block, plain_offset(spec), scratch);
   HWY_DYNAMIC_DISPATCH(expand_plain)(plain, host_layout(plain, cols), scratch, out);
 }
 

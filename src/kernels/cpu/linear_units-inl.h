@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/api/host_weights.h"
+#include "kernels/cpu/target.h"
 
 // Without vectors of fixed size larger than a lane the reference runs instead.
 #undef RK_LINEAR_VECTORS
@@ -37,16 +38,6 @@ using V8 = hn::Vec<D8>;
 // Byte i of every 64-byte unit that belongs to rows [row, row + N).
 HWY_INLINE V8 load_codes(const std::byte* unit, int row) {
   return hn::LoadU(D8(), reinterpret_cast<const uint8_t*>(unit) + 4 * row);
-}
-
-// Weights are one stream. Asks for as many bytes of it as are being used at `p`: from far ahead
-// into the second cache, which takes many requests at a time, from near into the first.
-HWY_INLINE void prefetch_stream(const std::byte* p, size_t bytes) {
-  constexpr size_t kFar = 8192, kNear = 1024;
-  for (size_t at = 0; at < bytes; at += 64) {
-    __builtin_prefetch(p + kFar + at, 0, 2);
-    __builtin_prefetch(p + kNear + at, 0, 3);
-  }
 }
 
 template <int kShift>
@@ -176,7 +167,30 @@ HWY_INLINE VF load_scale(const std::byte* p, quant::ScaleKind kind, int row) {
   return kind == quant::ScaleKind::bf16 ? load_bf16(p, row) : load_f32(p, row);
 }
 
-// Walks the groups of a block and holds scale and bias of rows [row, row + N).
+// Weights are one stream: asks for it before it is used, into the second cache, which takes many
+// requests at a time.
+class StreamAhead {
+ public:
+  StreamAhead(const std::byte* p, bool pays) : asked_(p + kAhead), pays_(pays) {}
+
+  // Bytes up to `end` are about to be used; at least kBytes more than at the call before.
+  template <int kBytes>
+  HWY_INLINE void ask(const std::byte* end) {
+    if (!pays_) return;
+    constexpr int kLines = kBytes / 64;
+#pragma GCC unroll 16
+    for (int i = 0; i < kLines; ++i) __builtin_prefetch(asked_ + 64 * i, 0, 2);
+    asked_ += 64 * kLines;
+    for (; asked_ < end + kAhead; asked_ += 64) __builtin_prefetch(asked_, 0, 2);
+  }
+
+ private:
+  static constexpr size_t kAhead = 8192;
+  const std::byte* asked_;
+  bool pays_;
+};
+
+// Walks the groups of a block and reads scale and bias of rows [row, row + N).
 class GroupReader {
  public:
   GroupReader(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
@@ -188,43 +202,49 @@ class GroupReader {
         affine_(spec.kind == quant::WeightKind::affine),
         nibbles_(nibble_subs(spec)) {}
 
-  // Reads the scales of the next group; returns its codes.
-  HWY_INLINE const std::byte* next(VF& scale, VF& bias) {
+  // The codes of the next group
+  HWY_INLINE const std::byte* next() {
     if (layout_.super_groups != 0) {
-      two_level(scale, bias);
-    } else {
-      scale = load_scale(p_, spec_.scale, row_);
-      if (affine_) bias = load_scale(p_ + layout_.scale_bytes / 2, spec_.scale, row_);
+      if (left_ == 0) next_super();
+      --left_;
     }
-    const std::byte* codes = p_ + layout_.scale_bytes;
-    p_ = codes + layout_.code_bytes;
-    return codes;
+    scales_ = p_;
+    p_ += layout_.scale_bytes + layout_.code_bytes;
+    return scales_ + layout_.scale_bytes;
   }
+  // The end of that group
+  HWY_INLINE const std::byte* end() const { return p_; }
 
- private:
-  HWY_INLINE void two_level(VF& scale, VF& bias) {
-    if (left_ == 0) {
-      super_ = load_f16(p_, row_);
-      if (affine_) super_min_ = load_f16(p_ + 2 * kRowBlock, row_);
-      p_ += layout_.super_bytes;
-      left_ = layout_.super_groups;
-    }
-    --left_;
-    if (nibbles_) {
+  // Its scales, and its biases or 0
+  HWY_INLINE void scales(VF& scale, VF& bias) const {
+    bias = hn::Zero(DF());
+    if (layout_.super_groups == 0) {
+      scale = load_scale(scales_, spec_.scale, row_);
+      if (affine_) bias = load_scale(scales_ + layout_.scale_bytes / 2, spec_.scale, row_);
+    } else if (nibbles_) {
       const hn::Rebind<uint8_t, DF> d8;
       const auto both =
-          hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p_) + row_));
+          hn::PromoteTo(DI(), hn::LoadU(d8, reinterpret_cast<const uint8_t*>(scales_) + row_));
       scale = hn::Mul(super_, hn::ConvertTo(DF(), hn::And(both, hn::Set(DI(), 15))));
       bias = hn::Neg(hn::Mul(super_min_, hn::ConvertTo(DF(), hn::ShiftRight<4>(both))));
     } else {
-      scale = hn::Mul(super_, load_i8(p_, row_));
-      if (affine_) bias = hn::Neg(hn::Mul(super_min_, load_u8(p_ + kRowBlock, row_)));
+      scale = hn::Mul(super_, load_i8(scales_, row_));
+      if (affine_) bias = hn::Neg(hn::Mul(super_min_, load_u8(scales_ + kRowBlock, row_)));
     }
+  }
+
+ private:
+  HWY_INLINE void next_super() {
+    super_ = load_f16(p_, row_);
+    if (affine_) super_min_ = load_f16(p_ + 2 * kRowBlock, row_);
+    p_ += layout_.super_bytes;
+    left_ = layout_.super_groups;
   }
 
   quant::WeightSpec spec_;
   HostLayout layout_;
   const std::byte* p_;
+  const std::byte* scales_ = nullptr;
   int row_;
   bool affine_;
   bool nibbles_;

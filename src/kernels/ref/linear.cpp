@@ -12,10 +12,12 @@
 //
 // Rows of prompts (LinearParams::fine_rows), packed weights, not exact: a step for every 32
 // columns, x ~ step * (hi + lo / 256) with step = max / 127; lo is 0 but where step^2 is more than
-// 4 times the row's mean of it. Parts of a group that lie under one step, in ascending order:
-//   dot = sum over the part of q * (256 * hi + lo)     exact in int32
-//   acc = fma(scale * step, float(dot) / 256, acc)
-//   acc = fma(bias, sum, acc)                          symmetric kinds: bias = scale * -zero
+// 4 times the row's mean of it. The columns under a step, in ascending order; they lie in one group
+// or in two of 16 columns:
+//   dot = sum over those in a group of (q - zero) * (256 * hi + lo)     exact in int32
+//   part = scale * (float(dot) / 256), and of a second group part = fma(its scale, ..., part)
+//   acc = fma(step, part, acc)
+//   acc = fma(bias, sum, acc) for every group             affine kinds
 // where sum = step * (float(sum of 16 columns of 256 * hi + lo) / 256), of 32 columns that of the
 // first and that of the second half, and y = acc (+ output bias). Divisions by 256 are exact.
 //
@@ -101,32 +103,43 @@ CoarseRow quantize_coarse(const float* x, int64_t k) {
 void coarse_output(const LinearOutput& out, const CoarseRow& x, float* y) {
   const PackedTensor& w = *out.weight;
   const HostLayout layout = host_layout(w.spec, w.cols);
-  const int part = int(std::min<int64_t>(w.spec.group, CoarseRow::kRun));
   const bool affine = w.spec.kind == quant::WeightKind::affine;
   constexpr float kUnit = 1.0f / 256.0f;
   HostGroup group;
   for (int64_t n0 = 0; n0 < w.rows; n0 += kRowBlock) {
     const std::byte* block = w.data + size_t(n0 / kRowBlock) * layout.block_bytes;
     float acc[kRowBlock] = {};
-    for (int64_t g = 0; g < layout.groups; ++g) {
-      unpack_group(w.spec, layout, block, g, group);
-      for (int first = 0; first < w.spec.group; first += part) {
-        const int64_t column = g * w.spec.group + first;
-        const float step = x.steps[size_t(column / CoarseRow::kRun)];
-        float sum = 0.0f;
-        for (int half = 0; half < part; half += 16) {
+    for (int64_t run = 0; run < w.cols; run += CoarseRow::kRun) {
+      const int64_t end = std::min(w.cols, run + CoarseRow::kRun);
+      const int64_t width = std::min<int64_t>(w.spec.group, end - run);
+      const float step = x.steps[size_t(run / CoarseRow::kRun)];
+      float part[kRowBlock] = {};
+      float biased[kRowBlock][2] = {};
+      float sums[2] = {};
+      for (int64_t first = run; first < end; first += width) {
+        unpack_group(w.spec, layout, block, first / w.spec.group, group);
+        const int which = int((first - run) / width);
+        for (int64_t half = first; half < first + width; half += 16) {
           int32_t terms = 0;
-          for (int i = 0; i < 16; ++i) terms += x.terms[size_t(column + half + i)];
-          sum += step * (float(terms) * kUnit);
+          for (int64_t i = half; i < half + 16; ++i) terms += x.terms[size_t(i)];
+          sums[which] += step * (float(terms) * kUnit);
         }
         for (int r = 0; r < kRowBlock; ++r) {
           int32_t dot = 0;
-          for (int i = first; i < first + part; ++i)
-            dot += int32_t(group.codes[i / 4][r][i % 4]) * x.terms[size_t(column + i - first)];
-          const float bias = affine ? group.bias[r] : group.scale[r] * -float(w.spec.zero);
-          acc[r] = std::fma(group.scale[r] * step, float(dot) * kUnit, acc[r]);
-          acc[r] = std::fma(bias, sum, acc[r]);
+          for (int64_t i = first; i < first + width; ++i) {
+            const int64_t c = i % w.spec.group;
+            dot += (int32_t(group.codes[c / 4][r][c % 4]) - (affine ? 0 : w.spec.zero)) *
+                   x.terms[size_t(i)];
+          }
+          const float value = float(dot) * kUnit;
+          part[r] = which == 0 ? group.scale[r] * value : std::fma(group.scale[r], value, part[r]);
+          biased[r][which] = group.bias[r];
         }
+      }
+      for (int r = 0; r < kRowBlock; ++r) {
+        acc[r] = std::fma(step, part[r], acc[r]);
+        for (int which = 0; affine && which < (end - run) / width; ++which)
+          acc[r] = std::fma(biased[r][which], sums[which], acc[r]);
       }
     }
     for (int64_t n = n0; n < std::min(n0 + kRowBlock, w.rows); ++n)
