@@ -72,11 +72,13 @@ void linear(const LinearParams& p, Exec& exec, PackedRun run_packed) {
   std::byte* scratch = exec.scratch(x_bytes + thread_bytes * size_t(pool.threads()));
   if (any_packed) {
     place(scratch);
-    constexpr int64_t kRows = 16;
+    constexpr int64_t kRows = CoarseX::kTile;
     pool.parallel_for((p.rows + kRows - 1) / kRows, [&](int64_t task, int) {
       const int64_t row0 = task * kRows, n = std::min(kRows, p.rows - row0);
       if (!coarse) return quantize_x(p.x, p.x_stride, row0, n, q);
-      for (int64_t r = row0; r < row0 + n; ++r) coarse_quantize(p.x + r * p.x_stride, coarse_q, r);
+      const float* rows[CoarseX::kTile];
+      for (int64_t r = 0; r < n; ++r) rows[r] = p.x + (row0 + r) * p.x_stride;
+      coarse_quantize(rows, int(n), coarse_q, row0);
     });
   }
 

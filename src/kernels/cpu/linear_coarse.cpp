@@ -3,7 +3,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_coarse.cpp"
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/linear_kernels.h"
@@ -19,71 +18,6 @@ namespace HWY_NAMESPACE {
 #if RK_LINEAR_VECTORS
 
 constexpr int kTile = CoarseX::kTile;
-
-// A row's steps, and the limit over which a squared one asks for a second term. Returns false if a
-// value is not finite.
-bool find_steps(const float* x, const CoarseX& q, int64_t row, float& limit) {
-  const auto magnitude = hn::Set(DI(), 0x7fffffff);
-  float squares = 0.0f;
-  for (int64_t run = 0; run < q.runs(); ++run) {
-    const int64_t first = run * CoarseX::kRun, end = std::min(q.cols, first + CoarseX::kRun);
-    VI bits = hn::Zero(DI());  // they order NaN above infinity above all numbers
-    for (int64_t i = first; i < end; i += int64_t(hn::Lanes(DF())))
-      bits = hn::Max(bits, hn::And(hn::BitCast(DI(), hn::LoadU(DF(), x + i)), magnitude));
-    const float max = hn::GetLane(hn::BitCast(DF(), hn::MaxOfLanes(DI(), bits)));
-    if (!(max < INFINITY)) return false;
-    const float step = max < 0x1p-100f ? 0.0f : max / 127.0f;
-    q.step[run * q.rows + row] = step;
-    squares += step * step;
-  }
-  limit = CoarseX::kFineSquares * squares / float(q.runs());
-  return true;
-}
-
-void quantize(const float* x, const CoarseX& q, int64_t row) {
-  const hn::Rebind<int8_t, DF> d8;
-  const VI most = hn::Set(DI(), 127);
-  const auto rounded = [&](VF t) HWY_ATTR {
-    return hn::Max(hn::Min(hn::NearestInt(t), most), hn::Neg(most));
-  };
-  float limit = 0.0f;
-  q.scale[row] = find_steps(x, q, row, limit) ? 1.0f : NAN;
-  if (std::isnan(q.scale[row])) return;
-  for (int64_t i = 0; i < q.cols; i += 16) {
-    const int64_t run = i / CoarseX::kRun;
-    const float step = q.step[run * q.rows + row];
-    const bool fine = step * step > limit;
-    const VF inverse = hn::Set(DF(), step > 0.0f ? 1.0f / step : 0.0f);
-    int8_t hi[16], lo[16] = {};
-    VI hi_sum = hn::Zero(DI()), lo_sum = hn::Zero(DI());
-    for (int64_t j = 0; j < 16; j += int64_t(hn::Lanes(DF()))) {
-      const VF t = hn::Mul(hn::LoadU(DF(), x + i + j), inverse);
-      const VI high = rounded(t);
-      hn::StoreU(hn::DemoteTo(d8, high), d8, hi + j);
-      hi_sum = hn::Add(hi_sum, high);
-      if (!fine) continue;
-      const VI low = rounded(hn::Mul(hn::Sub(t, hn::ConvertTo(DF(), high)), hn::Set(DF(), 256.0f)));
-      hn::StoreU(hn::DemoteTo(d8, low), d8, lo + j);
-      lo_sum = hn::Add(lo_sum, low);
-    }
-    for (int quad = 0; quad < 4; ++quad) {
-      std::memcpy(q.hi + q.at(row, i + 4 * quad), hi + 4 * quad, 4);
-      std::memcpy(q.lo + q.at(row, i + 4 * quad), lo + 4 * quad, 4);
-    }
-    q.fine[run * q.rows + row] = fine;
-    const int32_t high = hn::GetLane(hn::SumOfLanes(DI(), hi_sum));
-    const int32_t low = fine ? hn::GetLane(hn::SumOfLanes(DI(), lo_sum)) : 0;
-    const int64_t at16 = i / 16 * q.rows + row, at32 = run * q.rows + row;
-    q.sums16.x[at16] = step * (float(256 * high + low) * (1.0f / 256.0f));
-    q.sums16.hi[at16] = -kPlainZero * high;
-    q.sums16.lo[at16] = -kPlainZero * low;
-    if (i % CoarseX::kRun == 0) continue;
-    const int64_t first = at16 - q.rows;
-    q.sums32.x[at32] = q.sums16.x[first] + q.sums16.x[at16];
-    q.sums32.hi[at32] = q.sums16.hi[first] + q.sums16.hi[at16];
-    q.sums32.lo[at32] = q.sums16.lo[first] + q.sums16.lo[at16];
-  }
-}
 
 // Adds to dot [kRows] the products of kPart columns with terms of x, the rows of a tile from the
 // pointer on. `load(unit)` reads a unit of the codes.
@@ -102,11 +36,11 @@ struct Place {
   Place(const CoarseX& x, int64_t row0, int64_t column)
       : hi(x.hi + x.at(row0, column)), lo(x.lo + x.at(row0, column)) {
     const CoarseX::Sums& sums = kPart == 16 ? x.sums16 : x.sums32;
-    const int64_t at = column / kPart * x.rows + row0;
+    const int64_t at = CoarseX::at_part(row0, column / kPart, x.cols / kPart);
     sum = sums.x + at;
     hi_start = sums.hi + at;
     lo_start = sums.lo + at;
-    std::memcpy(&fine, x.fine + column / CoarseX::kRun * x.rows + row0, kRows);
+    std::memcpy(&fine, x.fine + CoarseX::at_part(row0, column / CoarseX::kRun, x.runs()), kRows);
   }
   const int8_t* hi;
   const int8_t* lo;
@@ -178,8 +112,8 @@ HWY_NOINLINE void dots(const quant::WeightSpec& spec, const HostLayout& layout,
         part[r] = kNumber == 0 ? hn::Mul(scale, value[r]) : hn::MulAdd(scale, value[r], part[r]);
       quad += kPart / 16;
     };
-    const float* steps = x.step + row0;
-    for (int64_t column = 0; column < x.cols; column += CoarseX::kRun, steps += x.rows) {
+    const float* steps = x.step + CoarseX::at_part(row0, 0, x.runs());
+    for (int64_t column = 0; column < x.cols; column += CoarseX::kRun, steps += kTile) {
       const Place<kRows, kPart> first(x, row0, column);
       add_part(Number<0>(), first);
       const bool two = kPart == 16 && column + 16 < x.cols;
@@ -188,7 +122,7 @@ HWY_NOINLINE void dots(const quant::WeightSpec& spec, const HostLayout& layout,
         acc[r] = hn::MulAdd(hn::Set(DF(), steps[r]), part[r], acc[r]);
         if (!affine) continue;
         acc[r] = hn::MulAdd(bias[0], hn::Set(DF(), first.sum[r]), acc[r]);
-        if (two) acc[r] = hn::MulAdd(bias[1], hn::Set(DF(), first.sum[x.rows + r]), acc[r]);
+        if (two) acc[r] = hn::MulAdd(bias[1], hn::Set(DF(), first.sum[kTile + r]), acc[r]);
       }
     }
     for (int r = 0; r < kRows; ++r) hn::StoreU(acc[r], DF(), y + r * kRowBlock + row);
@@ -214,7 +148,6 @@ void run(const LinearOutput& out, const CoarseX& x, int64_t row0, int64_t n, int
 }
 
 #else
-void quantize(const float*, const CoarseX&, int64_t) {}
 void run(const LinearOutput&, const CoarseX&, int64_t, int64_t, int64_t, int64_t, std::byte*) {}
 #endif
 }  // namespace HWY_NAMESPACE
@@ -224,39 +157,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ringkeep::kernels::cpu {
 
-HWY_EXPORT(quantize);
 HWY_EXPORT(run);
-
-size_t CoarseX::place(int64_t row_count, int64_t columns, std::byte* memory) {
-  rows = (row_count + kTile - 1) / kTile * kTile;
-  cols = columns;
-  size_t used = 0;
-  const auto take = [&](size_t bytes) {
-    std::byte* at = memory != nullptr ? memory + used : nullptr;
-    used += (bytes + 63) / 64 * 64;
-    return at;
-  };
-  const auto floats = [&](int64_t count) {
-    return reinterpret_cast<float*>(take(size_t(count * rows) * sizeof(float)));
-  };
-  const auto ints = [&](int64_t count) {
-    return reinterpret_cast<int32_t*>(take(size_t(count * rows) * sizeof(int32_t)));
-  };
-  hi = reinterpret_cast<int8_t*>(take(size_t(rows * cols)));
-  lo = reinterpret_cast<int8_t*>(take(size_t(rows * cols)));
-  step = floats(runs());
-  for (Sums* sums : {&sums16, &sums32}) {
-    const int64_t count = cols / (sums == &sums16 ? 16 : 32);
-    *sums = {floats(count), ints(count), ints(count)};
-  }
-  scale = floats(1);
-  fine = reinterpret_cast<uint8_t*>(take(size_t(runs() * rows)));
-  return used;
-}
-
-void coarse_quantize(const float* x, const CoarseX& q, int64_t row) {
-  HWY_DYNAMIC_DISPATCH(quantize)(x, q, row);
-}
 
 void coarse_run(const LinearOutput& out, const CoarseX& x, int64_t row0, int64_t n, int64_t block0,
                 int64_t block1, std::byte* scratch) {

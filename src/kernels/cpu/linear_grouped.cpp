@@ -156,12 +156,15 @@ class Grouped {
         const TiledX tiled = tiles_of(part);
         return amx_bf16_fill(tiled, rows, cols(), 0, TiledX::padded_rows(part.rows));
       }
+      for (int64_t r = 0; any_packed_ && part.coarse && r < part.rows; r += CoarseX::kTile) {
+        const int64_t n = std::min<int64_t>(CoarseX::kTile, part.rows - r);
+        const float* tile[CoarseX::kTile];
+        for (int64_t i = 0; i < n; ++i) tile[i] = rows.row(r + i);
+        coarse_quantize(tile, int(n), coarse_q_, part.coarse_row0 + r);
+      }
       for (int64_t r = 0; r < part.rows; ++r) {
         const int64_t place = part.place0 + r;
-        if (any_packed_ && part.coarse)
-          coarse_quantize(rows.row(r), coarse_q_, part.coarse_row0 + r);
-        else if (any_packed_)
-          quantize_x(rows.row(r), 0, place, 1, q_);
+        if (any_packed_ && !part.coarse) quantize_x(rows.row(r), 0, place, 1, q_);
         if (gathered_ != nullptr) std::copy_n(rows.row(r), cols(), gathered_ + place * cols());
       }
     });

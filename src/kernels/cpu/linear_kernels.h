@@ -57,36 +57,41 @@ size_t packed_scratch_bytes(int64_t cols);
 
 // Rows of prompts, x ~ step * (hi + lo / 256) with a step for every kRun columns. lo is 0 but in
 // runs whose squared step is more than kFineSquares times the row's mean of them: those hold what
-// rounding costs most. Rows lie in tiles of kTile, so that a product reads one stream.
+// rounding costs most. Rows lie in tiles of kTile, so that a product reads streams.
 struct CoarseX {
   static constexpr int kTile = 8;
   static constexpr int64_t kRun = 32;
   static constexpr float kFineSquares = 4.0f;
-  int64_t rows = 0;  // in memory, whole tiles; those past the last row of x are arbitrary
-  int64_t cols = 0;
-  int8_t* hi = nullptr;   // [rows / kTile][cols / 4][kTile][4]
-  int8_t* lo = nullptr;   // the same
-  float* step = nullptr;  // [runs][rows]
-  // Sums over 16 and over 32 columns: of x as it is rounded, and -kPlainZero times those of hi and
+  // Sums over 16 or over 32 columns: of x as it is rounded, and -kPlainZero times those of hi and
   // lo, from which dot products with plain codes start.
   struct Sums {
-    float* x = nullptr;     // [cols / columns][rows]
+    float* x = nullptr;     // [rows / kTile][cols / columns][kTile]
     int32_t* hi = nullptr;  // the same
     int32_t* lo = nullptr;  // the same
   };
+  int64_t rows = 0;  // in memory, whole tiles; those past the last row of x are arbitrary
+  int64_t cols = 0;
+  int8_t* hi = nullptr;   // [rows / kTile][cols / 4][kTile][4]
+  int8_t* lo = nullptr;   // the same; arbitrary in runs where no row of the tile is fine
+  float* step = nullptr;  // [rows / kTile][runs][kTile]
   Sums sums16, sums32;
   float* scale = nullptr;   // [rows] 1, or NaN where a value is not finite
-  uint8_t* fine = nullptr;  // [runs][rows] whether lo is not 0
+  uint8_t* fine = nullptr;  // [rows / kTile][runs][kTile] whether lo is not 0
 
   int64_t runs() const { return (cols + kRun - 1) / kRun; }
+  // Of column `col` of a row in hi and lo; of what a row has for part number `part` of `parts`.
   int64_t at(int64_t row, int64_t col) const {
     return (row / kTile * cols + col) * kTile + row % kTile * 4;
+  }
+  static int64_t at_part(int64_t row, int64_t part, int64_t parts) {
+    return (row / kTile * parts + part) * kTile + row % kTile;
   }
   // Bytes for so many rows and columns; sets its sizes, and its pointers into `memory` (64-byte
   // aligned), or to null.
   size_t place(int64_t row_count, int64_t columns, std::byte* memory);
 };
-void coarse_quantize(const float* x, const CoarseX& q, int64_t row);
+// The tile that begins with row0, of n rows of x.
+void coarse_quantize(const float* const* x, int n, const CoarseX& q, int64_t row0);
 // As packed_run, but for y, whose first row is that of row0 (at the beginning of a tile).
 void coarse_run(const LinearOutput& out, const CoarseX& x, int64_t row0, int64_t n, int64_t block0,
                 int64_t block1, std::byte* scratch);

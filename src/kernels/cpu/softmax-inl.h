@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_tiles-inl.h"
+#include "kernels/cpu/rounding-inl.h"
 
 #if HWY_TARGET != HWY_SCALAR && !HWY_HAVE_SCALABLE
 HWY_BEFORE_NAMESPACE();
@@ -23,9 +24,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr float kLog2E = 1.44269504088896341f;
 // Numerators of P below this (of a largest weight of 1) are nothing; also keeps 255 / x finite.
 constexpr float kNegligible = 1e-30f;
-
-// Added to a small number, leaves it rounded to the nearest integer in the lowest bits.
-constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23
 
 // 2^x for x <= 0; exactly 1 at 0, 0 below 2^-126. Taylor series over [-1/2, 1/2]: 1.2e-7 relative.
 HWY_INLINE hn::Vec<F32> Exp2(F32 d, hn::Vec<F32> x) {
@@ -128,18 +126,6 @@ HWY_INLINE void Softmax(float* HWY_RESTRICT score, const uint64_t* visible, cons
     }
   for (int r = 0; r < kRows; ++r)
     state[r] = {top[r], state[r].total * alpha[r] + hn::GetLane(hn::SumOfLanes(d, sum[r]))};
-}
-
-// The lowest bytes of the lanes.
-HWY_INLINE void StoreLowBytes(hn::Vec<F32> v, uint8_t* p) {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  // Highway 1.0.3's TruncateTo permutes words instead of bytes on AVX3_DL.
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(v.raw)));
-#else
-  const hn::RebindToUnsigned<I32> du;
-  const hn::Rebind<uint8_t, F32> d8;
-  hn::StoreU(hn::TruncateTo(d8, hn::BitCast(du, v)), d8, p);
-#endif
 }
 
 // P of one group of V's channels: p[r][t] = round(255 w / largest w of the row), w = weight[r][t] *
