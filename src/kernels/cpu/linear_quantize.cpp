@@ -91,8 +91,8 @@ float quantize_row(const float* x, int64_t cols, int8_t* hi, int8_t* lo, float* 
 constexpr int kTile = CoarseX::kTile;
 constexpr int kRun = CoarseX::kRun;
 
-// The steps of n rows, and which of their runs are fine: none of a row where a value is not finite,
-// which its scale says, and of those that fill the tile.
+// The steps of n rows, 0 in runs where a value is not finite (the row's scale says so) and in rows
+// that fill the tile, and which runs are fine.
 void find_steps(const float* const* x, int n, const CoarseX& q, int64_t row0) {
   const int64_t first = CoarseX::at_part(row0, 0, q.runs());
   float squares[kTile] = {};
