@@ -195,10 +195,6 @@ void pack_dense_block(std::byte* p, const WeightRows& in, int64_t row0) {
 
 }  // namespace
 
-bool nibble_subs(const WeightSpec& spec) {
-  return spec.scale == ScaleKind::two_level && spec.kind == WeightKind::affine && spec.bits == 2;
-}
-
 CodePlanes code_planes(int bits) {
   switch (bits) {
     case 8: return {1, {8, 0}};
@@ -213,18 +209,10 @@ CodePlanes code_planes(int bits) {
 
 HostLayout host_layout(const WeightSpec& spec, int64_t cols) {
   RK_CHECK(!spec.dense() && cols % spec.group == 0, "{} columns of {}", cols, describe(spec));
-  const size_t parts = spec.kind == WeightKind::affine ? 2 : 1;
-  HostLayout layout;
+  RK_CHECK(spec.scale != ScaleKind::two_level || cols % quant::kSuperCols == 0, "{} columns of {}",
+           cols, describe(spec));
+  HostLayout layout = group_layout(spec);
   layout.groups = cols / spec.group;
-  layout.code_bytes = size_t(kRowBlock * spec.group * spec.bits / 8);
-  if (spec.scale == ScaleKind::two_level) {
-    RK_CHECK(cols % quant::kSuperCols == 0, "{} columns of {}", cols, describe(spec));
-    layout.super_groups = quant::kSuperCols / spec.group;
-    layout.super_bytes = parts * kRowBlock * 2;
-    layout.scale_bytes = nibble_subs(spec) ? kRowBlock : parts * kRowBlock;
-  } else {
-    layout.scale_bytes = parts * kRowBlock * (spec.scale == ScaleKind::f32 ? 4 : 2);
-  }
   layout.block_bytes = size_t(layout.groups) * (layout.scale_bytes + layout.code_bytes) +
                        size_t(cols / quant::kSuperCols) * layout.super_bytes;
   return layout;

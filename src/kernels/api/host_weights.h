@@ -32,7 +32,25 @@ struct HostLayout {
 HostLayout host_layout(const quant::WeightSpec& spec, int64_t cols);
 
 // Whether sub-scale and sub-min share a byte (two levels under 2-bit codes: both have 4 bits).
-bool nibble_subs(const quant::WeightSpec& spec);
+constexpr bool nibble_subs(const quant::WeightSpec& spec) {
+  return spec.scale == quant::ScaleKind::two_level && spec.kind == quant::WeightKind::affine &&
+         spec.bits == 2;
+}
+
+// What of it does not depend on the number of columns.
+constexpr HostLayout group_layout(const quant::WeightSpec& spec) {
+  const size_t parts = spec.kind == quant::WeightKind::affine ? 2 : 1;
+  HostLayout layout;
+  layout.code_bytes = size_t(kRowBlock * spec.group * spec.bits / 8);
+  if (spec.scale == quant::ScaleKind::two_level) {
+    layout.super_groups = quant::kSuperCols / spec.group;
+    layout.super_bytes = parts * kRowBlock * 2;
+    layout.scale_bytes = nibble_subs(spec) ? kRowBlock : parts * kRowBlock;
+  } else {
+    layout.scale_bytes = parts * kRowBlock * (spec.scale == quant::ScaleKind::f32 ? 4 : 2);
+  }
+  return layout;
+}
 
 // The bit planes of a code, lowest bits first.
 struct CodePlanes {

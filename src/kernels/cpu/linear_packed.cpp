@@ -1,6 +1,8 @@
 // Products with packed weights: integer dot products of a group, then float accumulation.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_packed.cpp"
+#include <iterator>
+
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/target.h"
@@ -13,14 +15,22 @@ namespace ringkeep::kernels::cpu {
 namespace HWY_NAMESPACE {
 #if RK_LINEAR_VECTORS
 
-// One block for kRows rows of x starting at `row0`; y [kRows, 16] receives the sums without scale.
-// A group has kQuads * 16 columns; 0: any number.
-template <int kBits, int kQuads, int kRows>
-HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& layout,
-                             const std::byte* block, const QuantizedX& x, int64_t row0, float* y) {
-  constexpr int kCodeBytes = kQuads * 2 * kRowBlock * (kBits == kE2m1 ? 4 : kBits);
+constexpr quant::WeightSpec kAny = {};
+// The terms of x are asked for so many bytes before their use: the weights that pass drive them out
+// of the nearest cache.
+constexpr int kTermsAhead = 160;
+
+// A block of kSpec, or of any spec whose codes load_units<kBits> unpacks, for kRows rows of x from
+// `row0` on; y [kRows, 16] receives the sums without scale.
+template <int kBits, quant::WeightSpec kSpec, int kRows>
+HWY_NOINLINE void block_dots(const quant::WeightSpec& any, const std::byte* block,
+                             const QuantizedX& x, int64_t row0, float* y) {
+  constexpr int kCodeBytes = int(group_layout(kSpec).code_bytes);
+  const quant::WeightSpec spec = kSpec == kAny ? any : kSpec;
+  HostLayout layout = group_layout(spec);
+  layout.groups = x.cols / spec.group;
   const bool affine = spec.kind == quant::WeightKind::affine;
-  const int quads = kQuads != 0 ? kQuads : spec.group / 16;
+  const int quads = spec.group / 16;
   const int64_t stride = x.stride, sum_stride = x.sum_stride;
   // A decode step waits for memory.
   StreamAhead stream(block, kRows <= 4 && stream_prefetch_pays());
@@ -34,6 +44,12 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& spec, const HostLayout& la
     for (int64_t g = 0; g < layout.groups; ++g, ++sums) {
       const std::byte* codes = reader.next();
       stream.ask<kCodeBytes>(reader.end());
+      for (int c = 0; kRows <= 4 && g * spec.group % 64 == 0 && c < spec.group; c += 64) {
+        for (int r = 0; r < kRows; ++r) {
+          __builtin_prefetch(hi_terms + r * stride + c + kTermsAhead);
+          __builtin_prefetch(lo_terms + r * stride + c + kTermsAhead);
+        }
+      }
       VI hi[kRows], lo[kRows];
       for (int r = 0; r < kRows; ++r) {
         hi[r] = hn::Zero(DI());
@@ -67,6 +83,27 @@ constexpr int kTile = 8;  // rows of x that share a pass over weights of 8 bits:
 #else
 constexpr int kTile = 4;
 #endif
+
+// Specs of most files, whose kernels for the few rows of a decode step are compiled knowing them.
+constexpr quant::WeightSpec kCommon[] = {
+    {quant::WeightKind::symmetric, 8, 32, 128, quant::ScaleKind::f16},       // Q8_0
+    {quant::WeightKind::symmetric, 6, 16, 32, quant::ScaleKind::two_level},  // Q6_K
+    {quant::WeightKind::affine, 5, 32, 0, quant::ScaleKind::two_level},      // Q5_K
+    {quant::WeightKind::symmetric, 5, 32, 16, quant::ScaleKind::f16},        // Q5_0
+    {quant::WeightKind::affine, 4, 32, 0, quant::ScaleKind::two_level},      // Q4_K
+    {quant::WeightKind::symmetric, 4, 32, 8, quant::ScaleKind::f16},         // Q4_0
+};
+
+template <int kBits, int kRows, size_t kAt = 0>
+auto block_kernel(const quant::WeightSpec& spec) {
+  if constexpr (kRows > 4 || kAt == std::size(kCommon)) {
+    return block_dots<kBits, kAny, kRows>;
+  } else {
+    if constexpr (kCommon[kAt].bits == kBits)
+      if (spec == kCommon[kAt]) return block_dots<kBits, kCommon[kAt], kRows>;
+    return block_kernel<kBits, kRows, kAt + 1>(spec);
+  }
+}
 
 template <int kBits>
 void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
@@ -135,17 +172,13 @@ void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, 
          int64_t block1, std::byte* scratch) {
   HWY_ALIGN float y[kTile * kRowBlock];
   for_blocks(*out.weight, n, block0, block1, scratch,
-             [&](auto bits, const quant::WeightSpec& spec, const HostLayout& layout,
+             [&](auto bits, const quant::WeightSpec& spec, const HostLayout&,
                  const std::byte* block, int64_t b) HWY_ATTR {
                constexpr int kBits = decltype(bits)::value;
                for_row_steps<kBits == 8 ? kTile : 4>(n, [&](auto rows, int64_t r) HWY_ATTR {
                  constexpr int kRows = decltype(rows)::value;
-                 auto dots = block_dots<kBits, 0, kRows>;
-                 if constexpr (kRows == 1) {  // the step of one sequence
-                   if (spec.group == 16) dots = block_dots<kBits, 1, kRows>;
-                   if (spec.group == 32) dots = block_dots<kBits, 2, kRows>;
-                 }
-                 dots(spec, layout, block, x, row0 + r, y);
+                 const auto dots = block_kernel<kBits, kRows>(spec);
+                 dots(spec, block, x, row0 + r, y);
                  store_block(out, x.scale + row0 + r, row0 + r, kRows, b, y);
                });
              });
