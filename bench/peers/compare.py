@@ -38,13 +38,16 @@ def import_peers(names, parser):
 
 
 def ringkeep_round(args, codecs, depths):
-    """{(codec, depth): (prefill tok/s, decode tok/s)} of one run of `ringkeep bench`, medians."""
+    """{(codec, depth): (prefill tok/s, decode tok/s)} of one run of `ringkeep bench`, medians, and
+    the GB/s that its memory reads at."""
     output = subprocess.run(
         [args.ringkeep, "bench", args.model, "--json", "-p", str(args.prefill), "-n",
          str(args.decode), "-d", ",".join(map(str, depths)), "--codecs", ",".join(codecs), "-r",
          str(args.repeats), "--threads", str(args.threads)], check=True, capture_output=True).stdout
-    return {(row["codec"], row["depth"]): (row["prefill_tok_s"], row["decode_tok_s"])
-            for row in json.loads(output)["rows"]}
+    result = json.loads(output)
+    speeds = {(row["codec"], row["depth"]): (row["prefill_tok_s"], row["decode_tok_s"])
+              for row in result["rows"]}
+    return speeds, result["bandwidth_gb_s"]
 
 
 class Prepared:
@@ -122,14 +125,18 @@ def main():
     for name, module in modules.items():
         print(f"{name}: {module.system_info()}")
     peers = [Prepared(name, engine, args, codecs, depths) for name, engine in engines.items()]
-    ours = []
+    ours, bandwidths = [], []
     for turn in range(1, args.rounds + 1):
         say(f"round {turn} of {args.rounds}: ringkeep")
-        ours.append(ringkeep_round(args, codecs, depths))
+        speeds, bandwidth = ringkeep_round(args, codecs, depths)
+        ours.append(speeds)
+        bandwidths.append(bandwidth)
         for peer in peers:
             say(f"round {turn} of {args.rounds}: {peer.name}")
             peer.round()
     print_table(ours, peers)
+    print(f"memory reads at {min(bandwidths):.0f} to {max(bandwidths):.0f} GB/s over the rounds, "
+          f"median {statistics.median(bandwidths):.0f}")
 
 
 if __name__ == "__main__":
