@@ -81,7 +81,7 @@ def test_empty_settings_show_what_the_server_takes(chromium, chat_model):
     with Server(chat_model, "--temp", 0.7, "--top-p", 0.9) as server, open_page(chromium, server.url) as page:
         page.set_viewport_size({"width": 375, "height": 667})
         page.click("#open-settings")
-        page.wait_for_function("document.getElementById('setting-temperature').placeholder === '0.7'")
+        until(page, "document.getElementById('setting-temperature').placeholder === '0.7'")
         shown = {name: page.locator(f"#setting-{name}").get_attribute("placeholder") for name in ("top_p", "seed", "max_tokens")}
         assert shown == {"top_p": "0.9", "seed": None, "max_tokens": None}
         until(page, "document.getElementById('setting-max_tokens-hint').textContent === 'Empty: to the end of the context'")
@@ -116,7 +116,7 @@ def test_the_theme_can_be_chosen(chromium, server):
         dark = page.evaluate(ground)
         assert dark != light
         page.keyboard.press("Escape")
-        page.wait_for_function(f"{ground} === '{light}'")  # told once the dialog is gone
+        until(page, f"{ground} === '{light}'")  # told once the dialog is gone
         page.click("#open-settings")
         page.get_by_label("Colours").select_option("dark")
         page.click("#settings-done")
