@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/text_windows.h"
+#include "engine/lane.h"
 #include "eval/divergence.h"
 #include "weights/calibration.h"
 
@@ -49,25 +50,30 @@ Result<Windows> make_windows(const Options& options, const std::string& text,
 }
 
 // Divergence of the cache under `flags` from the rows of reference logits: mean KL(f16 || cache) in
-// nats of the last rows of `window`. An empty reference is filled instead.
+// nats of the last rows of `window`. An empty reference is filled instead. With float32
+// activations: how a prompt's are rounded is no property of the cache, and differs from one to the
+// next.
 Result<double> divergence(engine::Engine& engine, const CacheFlags& flags,
                           const std::vector<int32_t>& window, int64_t rows,
                           std::vector<float>& reference) {
-  RK_TRY(engine.set_cache(flags));
-  const auto end = static_cast<int64_t>(window.size());
+  const auto lane = RK_TRY(engine::Lane::create(engine, flags, /*exact=*/true));
+  const kv::SequenceId sequence = RK_TRY(lane->open());
+  const auto vocab = static_cast<size_t>(engine.config().vocab_size);
   const bool fill = reference.empty();
   double total = 0;
   size_t at = 0;
-  RK_TRY(
-      engine.logits(window, flags.chunk, end - rows, end, [&](int64_t, std::span<const float> row) {
-        if (fill) {
-          reference.insert(reference.end(), row.begin(), row.end());
-          return;
-        }
-        const std::span<const float> truth(reference.data() + at, row.size());
-        at += row.size();
-        total += eval::kl_divergence(truth, eval::softmax(truth), row, eval::softmax(row));
-      }));
+  RK_TRY(lane->extend(sequence, window, rows, [&](int64_t, int64_t count, const float* logits) {
+    for (int64_t r = 0; r < count; ++r, logits += vocab) {
+      const std::span<const float> row(logits, vocab);
+      if (fill) {
+        reference.insert(reference.end(), row.begin(), row.end());
+        continue;
+      }
+      const std::span<const float> truth(reference.data() + at, vocab);
+      at += vocab;
+      total += eval::kl_divergence(truth, eval::softmax(truth), row, eval::softmax(row));
+    }
+  }));
   return total / static_cast<double>(rows);
 }
 

@@ -1,8 +1,10 @@
-// Every row of ops.linear on the products of a small Gemma model: bytes of weights read per second
-// (decode) and operations per second (2 * rows * outputs * columns), beside the rate of a plain
-// streaming read.
+// Every row of ops.linear on products of a small Gemma model and (wide) of Qwen3 1.7B: bytes of
+// weights read per second (decode) and operations per second (2 * rows * outputs * columns), beside
+// the rate of a plain streaming read.
 //
-//   linear_bench [--benchmark_filter=REGEX]      RINGKEEP_BENCH_THREADS=N chooses the threads
+//   linear_bench [--benchmark_filter=REGEX]      RINGKEEP_BENCH_THREADS=N chooses the threads;
+//                                                RINGKEEP_BENCH_CACHED=1 reads one matrix again
+//                                                and again, from the caches where it fits them
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -33,6 +35,10 @@ const Shape kShapes[] = {
     {"o_q4_k", {WeightKind::affine, 4, 32, 0, ScaleKind::two_level}, 640, 1024},
     {"up_mlx4", {WeightKind::affine, 4, 64, 0, ScaleKind::f16}, 2048, 640},
     {"up_bf16", {.kind = WeightKind::dense_bf16}, 2048, 640},
+    {"wide_up_q4_k", {WeightKind::affine, 4, 32, 0, ScaleKind::two_level}, 12288, 2048},
+    {"wide_o_q4_k", {WeightKind::affine, 4, 32, 0, ScaleKind::two_level}, 2048, 2048},
+    {"wide_down_q4_k", {WeightKind::affine, 4, 32, 0, ScaleKind::two_level}, 2048, 6144},
+    {"wide_down_q6_k", {WeightKind::symmetric, 6, 16, 32, ScaleKind::two_level}, 2048, 6144},
     {"up_f32", {.kind = WeightKind::dense_f32}, 2048, 640},
 };
 
@@ -54,7 +60,8 @@ struct Matrices {
 
   Matrices(const Ops& ops, const Shape& shape) {
     const size_t bytes = (ops.weight_bytes(shape.spec, shape.n, shape.k) + 63) / 64 * 64;
-    const size_t copies = std::max<size_t>(1, (256u << 20) / bytes);
+    const bool cached = std::getenv("RINGKEEP_BENCH_CACHED") != nullptr;
+    const size_t copies = cached ? 1 : std::max<size_t>(1, (256u << 20) / bytes);
     buffer = std::move(device().allocate(bytes * copies)).value();
     // Bytes that are ordinary numbers in every type of scale and weight: denormals are slow.
     std::mt19937_64 random(1);

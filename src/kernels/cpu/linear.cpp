@@ -9,9 +9,6 @@
 namespace ringkeep::kernels::cpu {
 namespace {
 
-constexpr size_t kTaskBytes = 64 << 10;      // of weights, at least: some microseconds of reading
-constexpr int64_t kTaskRows = 256;           // of x: weights are unpacked once for these
-constexpr int64_t kTasksPerThread = 4;       // wanted, so that threads end together
 constexpr int64_t kMostTasksPerThread = 64;  // a task begins without what was asked for ahead
 constexpr int kMaxOutputs = 8;               // of a call; a decode step allocates nothing here
 

@@ -28,7 +28,7 @@ constexpr int kTileCols = 32;                 // columns in a tile
 constexpr int kTileBytes = TiledX::kTileBytes;
 constexpr int64_t kPanel = 2 * kRowBlock;       // outputs formed together
 constexpr int64_t kRowStep = TiledX::kRowStep;  // rows formed together
-constexpr int64_t kTaskRows = 1024;  // of x, at most: weights are unpacked once for these
+constexpr int64_t kPanelRows = 1024;  // of x, at most: weights are unpacked once for these
 
 // Tiles: 2 x 2 sums, two row tiles of x, two blocks of outputs. Intrinsics want literal numbers.
 #define RK_C00 0
@@ -281,9 +281,9 @@ void amx_bf16_linear(const LinearParams& p, Exec& exec) {
     amx_bf16_fill(x, rows, cols, task * kTileRows, kTileRows);
   });
 
-  const int64_t row_tasks = (p.rows + kTaskRows - 1) / kTaskRows;
+  const int64_t row_tasks = (p.rows + kPanelRows - 1) / kPanelRows;
   pool.parallel_for(panels * row_tasks, [&](int64_t task, int thread) {
-    const int64_t row0 = task / panels * kTaskRows;
+    const int64_t row0 = task / panels * kPanelRows;
     int64_t panel = task % panels;
     int o = 0;
     for (;; ++o) {
@@ -291,7 +291,7 @@ void amx_bf16_linear(const LinearParams& p, Exec& exec) {
       if (panel < mine) break;
       panel -= mine;
     }
-    amx_bf16_panel(p.outputs[o], x, panel, row0, std::min(p.rows, row0 + kTaskRows),
+    amx_bf16_panel(p.outputs[o], x, panel, row0, std::min(p.rows, row0 + kPanelRows),
                    scratch + x_bytes + thread_bytes * size_t(thread));
   });
 }

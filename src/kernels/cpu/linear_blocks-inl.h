@@ -24,15 +24,19 @@ constexpr int64_t kUnpackRows = 5;
 template <int kValue>
 using Number = std::integral_constant<int, kValue>;
 
-// body(Number<the kBits of load_units>)
+// The kBits of load_units
+constexpr int unpacked_as(const quant::WeightSpec& spec) {
+  return spec.codes == quant::CodeKind::e2m1 ? kE2m1 : spec.bits;
+}
+
+// body(Number<unpacked_as(spec)>)
 template <typename Body>
 HWY_INLINE void with_bits(const quant::WeightSpec& spec, const Body& body) {
-  switch (spec.bits) {
+  switch (unpacked_as(spec)) {
     case 2: return body(Number<2>());
     case 3: return body(Number<3>());
-    case 4:
-      if (spec.codes == quant::CodeKind::e2m1) return body(Number<kE2m1>());
-      return body(Number<4>());
+    case 4: return body(Number<4>());
+    case kE2m1: return body(Number<kE2m1>());
     case 5: return body(Number<5>());
     case 6: return body(Number<6>());
     default: return body(Number<8>());

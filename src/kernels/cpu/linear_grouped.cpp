@@ -10,10 +10,6 @@
 namespace ringkeep::kernels::cpu {
 namespace {
 
-constexpr size_t kTaskBytes = 64 << 10;  // of weights, at least: some microseconds of reading
-constexpr int64_t kTaskRows = 256;       // of x: weights are unpacked once for these
-constexpr int64_t kTasksPerThread = 4;   // wanted, so that threads end together
-
 size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Consecutive places of one group that are computed in one way.

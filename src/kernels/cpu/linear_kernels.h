@@ -8,6 +8,11 @@
 
 namespace ringkeep::kernels::cpu {
 
+// Tasks of a product.
+inline constexpr size_t kTaskBytes = 64 << 10;  // of weights, at least: microseconds of reading
+inline constexpr int64_t kTaskRows = 256;       // of x: weights are unpacked once for these
+inline constexpr int64_t kTasksPerThread = 4;   // wanted, so that threads end together
+
 // Rows of x as two int8 terms, x ~ scale * (256 * hi + lo), and the sums of 256 * hi + lo over
 // every 16, 32, 64 and 128 columns (exact in float).
 struct QuantizedX {

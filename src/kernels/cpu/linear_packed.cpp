@@ -6,6 +6,7 @@
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/target.h"
+#include "quant/gguf_blocks.h"
 // After simd.h: it follows the target.
 #include "kernels/cpu/linear_blocks-inl.h"
 
@@ -16,6 +17,7 @@ namespace HWY_NAMESPACE {
 #if RK_LINEAR_VECTORS
 
 constexpr quant::WeightSpec kAny = {};
+constexpr int kFewRows = 4;  // at most, of steps that wait for memory
 // The terms of x are asked for so many bytes before their use: the weights that pass drive them out
 // of the nearest cache.
 constexpr int kTermsAhead = 160;
@@ -32,8 +34,7 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& any, const std::byte* bloc
   const bool affine = spec.kind == quant::WeightKind::affine;
   const int quads = spec.group / 16;
   const int64_t stride = x.stride, sum_stride = x.sum_stride;
-  // A decode step waits for memory.
-  StreamAhead stream(block, kRows <= 4 && stream_prefetch_pays());
+  StreamAhead stream(block, kRows <= kFewRows && stream_prefetch_pays());
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
     const int8_t* hi_terms = x.hi + row0 * stride;
     const int8_t* lo_terms = x.lo + row0 * stride;
@@ -44,10 +45,12 @@ HWY_NOINLINE void block_dots(const quant::WeightSpec& any, const std::byte* bloc
     for (int64_t g = 0; g < layout.groups; ++g, ++sums) {
       const std::byte* codes = reader.next();
       stream.ask<kCodeBytes>(reader.end());
-      for (int c = 0; kRows <= 4 && g * spec.group % 64 == 0 && c < spec.group; c += 64) {
-        for (int r = 0; r < kRows; ++r) {
-          __builtin_prefetch(hi_terms + r * stride + c + kTermsAhead);
-          __builtin_prefetch(lo_terms + r * stride + c + kTermsAhead);
+      if (kRows <= kFewRows && g * spec.group % 64 == 0) {  // a line begins
+        for (int c = 0; c < spec.group; c += 64) {
+          for (int r = 0; r < kRows; ++r) {
+            __builtin_prefetch(hi_terms + r * stride + c + kTermsAhead);
+            __builtin_prefetch(lo_terms + r * stride + c + kTermsAhead);
+          }
         }
       }
       VI hi[kRows], lo[kRows];
@@ -84,23 +87,22 @@ constexpr int kTile = 8;  // rows of x that share a pass over weights of 8 bits:
 constexpr int kTile = 4;
 #endif
 
-// Specs of most files, whose kernels for the few rows of a decode step are compiled knowing them.
-constexpr quant::WeightSpec kCommon[] = {
-    {quant::WeightKind::symmetric, 8, 32, 128, quant::ScaleKind::f16},       // Q8_0
-    {quant::WeightKind::symmetric, 6, 16, 32, quant::ScaleKind::two_level},  // Q6_K
-    {quant::WeightKind::affine, 5, 32, 0, quant::ScaleKind::two_level},      // Q5_K
-    {quant::WeightKind::symmetric, 5, 32, 16, quant::ScaleKind::f16},        // Q5_0
-    {quant::WeightKind::affine, 4, 32, 0, quant::ScaleKind::two_level},      // Q4_K
-    {quant::WeightKind::symmetric, 4, 32, 8, quant::ScaleKind::f16},         // Q4_0
+// GGUF's block types, whose kernels for few rows are compiled knowing them.
+constexpr quant::SourceType kBlockTypes[] = {
+    quant::SourceType::q8_0, quant::SourceType::q6_k, quant::SourceType::q5_k,
+    quant::SourceType::q5_1, quant::SourceType::q5_0, quant::SourceType::q4_k,
+    quant::SourceType::q4_1, quant::SourceType::q4_0, quant::SourceType::mxfp4,
+    quant::SourceType::q3_k, quant::SourceType::q2_k,
 };
 
 template <int kBits, int kRows, size_t kAt = 0>
 auto block_kernel(const quant::WeightSpec& spec) {
-  if constexpr (kRows > 4 || kAt == std::size(kCommon)) {
+  if constexpr (kRows > kFewRows || kAt == std::size(kBlockTypes)) {
     return block_dots<kBits, kAny, kRows>;
   } else {
-    if constexpr (kCommon[kAt].bits == kBits)
-      if (spec == kCommon[kAt]) return block_dots<kBits, kCommon[kAt], kRows>;
+    constexpr quant::WeightSpec kSpec = quant::block_format(kBlockTypes[kAt]).spec;
+    if constexpr (unpacked_as(kSpec) == kBits)
+      if (spec == kSpec) return block_dots<kBits, kSpec, kRows>;
     return block_kernel<kBits, kRows, kAt + 1>(spec);
   }
 }
