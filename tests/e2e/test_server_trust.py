@@ -5,6 +5,7 @@ import fcntl
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import threading
@@ -252,6 +253,7 @@ def test_a_log_that_nobody_reads(chat_model, tmp_path):
         kept = os.read(pipe, 1 << 16).decode()
         assert kept.count("/v1/models") < 100 and "dropped" not in kept
         server.get("/v1/models")
+        assert select.select([pipe], [], [], 20)[0]  # a line follows its response
         assert "log lines were dropped" in os.read(pipe, 1 << 16).decode()
         for _ in range(100):
             server.get("/v1/models", timeout=10)
