@@ -145,17 +145,22 @@ TEST_F(PromptRowsTest, AreNearTheExactProduct) {
 TEST_F(PromptRowsTest, AreTheReferenceBitForBit) {
   if (explain(cpu_backend()).find("SSE4") != std::string::npos)
     GTEST_SKIP() << "no fused multiply-add";
+  struct Case {
+    int64_t rows, cols;  // the second number makes several sections
+  };
   for (const WeightSpec& spec : all_specs()) {
     SCOPED_TRACE(quant::describe(spec));
-    for (const int64_t rows : {1, 2, 3, 4, 5, 8, 23}) {
-      const Matrix w(ops, spec, 40, 256, random);
+    for (const auto& [rows, cols] :
+         {Case{1, 256}, Case{2, 256}, Case{3, 256}, Case{4, 256}, Case{5, 256}, Case{8, 256},
+          Case{23, 256}, Case{3, 1536}, Case{9, 1536}}) {
+      const Matrix w(ops, spec, 40, cols, random);
       const auto bias = normals(40, random);
-      auto x = with_outliers(rows, 256, random);
+      auto x = with_outliers(rows, cols, random);
       if (rows > 4) {
-        std::fill_n(x.begin(), 100, 0.0f);          // runs of zeros
-        std::fill_n(x.begin() + 256, 256, 1e-40f);  // denormal
-        x[2 * 256 + 70] = INFINITY;
-        for (int i = 0; i < 256; ++i) x[size_t(3 * 256 + i)] *= 1e30f;
+        std::fill_n(x.begin(), 100, 0.0f);            // runs of zeros
+        std::fill_n(x.begin() + cols, cols, 1e-40f);  // denormal
+        x[size_t(2 * cols + 70)] = INFINITY;
+        for (int64_t i = 0; i < cols; ++i) x[size_t(3 * cols + i)] *= 1e30f;
       }
       const auto expected = product(reference.linear[0], exec, w, x, 0, bias.data());
       for (const auto& kernel : ops.linear) {
@@ -164,7 +169,8 @@ TEST_F(PromptRowsTest, AreTheReferenceBitForBit) {
         ASSERT_EQ(y.size(), expected.size());
         for (size_t i = 0; i < y.size(); ++i)
           if (!std::isnan(expected[i]) || !std::isnan(y[i])) {
-            ASSERT_EQ(y[i], expected[i]) << kernel.name << " rows " << rows << " at " << i;
+            ASSERT_EQ(y[i], expected[i])
+                << kernel.name << " rows " << rows << " of " << cols << " at " << i;
           }
       }
     }

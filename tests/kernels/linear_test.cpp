@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/linear_fixture.h"
 
@@ -82,13 +83,14 @@ TEST_F(EmbedTest, PackedRowsAreTheDequantizedRows) {
 
 TEST_F(EmbedTest, PackingInPiecesIsPackingAtOnce) {
   const WeightSpec spec{WeightKind::affine, 5, 32, 0, ScaleKind::two_level};
-  const Matrix whole(ops, spec, 40, 256, random);
+  constexpr int64_t kRows = 90, kCols = 1536;
+  const Matrix whole(ops, spec, kRows, kCols, random);
   std::vector<std::byte> pieces(whole.bytes.size());
-  for (int64_t row0 = 0; row0 < 40; row0 += 16) {
-    const int64_t n = std::min<int64_t>(16, 40 - row0);
+  for (int64_t row0 = 0; row0 < kRows; row0 += 16) {
+    const int64_t n = std::min<int64_t>(16, kRows - row0);
     WeightRows part{.spec = spec,
                     .rows = n,
-                    .cols = 256,
+                    .cols = kCols,
                     .codes = {},
                     .scales = {},
                     .biases = {},
@@ -98,7 +100,7 @@ TEST_F(EmbedTest, PackingInPiecesIsPackingAtOnce) {
                     .super_mins = {},
                     .dense = {}};
     const auto cut = [&](const auto& from, auto& to) {
-      const auto width = int64_t(from.size()) / 40;
+      const auto width = int64_t(from.size()) / kRows;
       to.assign(from.begin() + row0 * width, from.begin() + (row0 + n) * width);
     };
     cut(whole.logical.codes, part.codes);
@@ -106,7 +108,7 @@ TEST_F(EmbedTest, PackingInPiecesIsPackingAtOnce) {
     cut(whole.logical.sub_mins, part.sub_mins);
     cut(whole.logical.supers, part.supers);
     cut(whole.logical.super_mins, part.super_mins);
-    ops.pack_rows(pieces.data(), 40, 256, row0, part);
+    ops.pack_rows(pieces.data(), kRows, kCols, row0, part);
   }
   EXPECT_EQ(pieces, whole.bytes);
 }
@@ -148,6 +150,34 @@ TEST_F(LinearTest, EveryKernelIsTheReferenceBitForBit) {
                 << kernel.name << " n " << n << " rows " << rows << " exact " << exact;
           }
         }
+      }
+    }
+  }
+}
+
+// Enough columns for several sections, and outputs for panels that are full and that are not.
+TEST_F(LinearTest, WideMatricesAreTheReferenceAndTheExactProduct) {
+  constexpr int64_t kCols = 1536;
+  for (const auto& spec : all_specs()) {
+    if (spec.group == 64) continue;  // as 128
+    SCOPED_TRACE(quant::describe(spec));
+    const Matrix w(ops, spec, 83, kCols, random);
+    std::vector<int32_t> tokens(83);
+    std::iota(tokens.begin(), tokens.end(), 0);
+    std::vector<float> rows(w.values.size());
+    ops.embed[0].run({&w.packed, tokens.data(), 83, 1.0f, rows.data()}, exec);
+    ASSERT_EQ(rows, w.values);
+    for (const int64_t n : {1, 3, 6}) {
+      const auto x = normals(n * kCols, random);
+      for (const bool exact : {false, true}) {
+        const auto expected = product(reference.linear[0], exec, w, x, exact);
+        expect_close_to_exact(w, x, expected, exact);
+        for (const auto& kernel : ops.linear) {
+          const auto y = product(kernel, exec2, w, x, exact);
+          if (y.empty() || !fused()) continue;
+          ASSERT_EQ(y, expected) << kernel.name << " rows " << n << " exact " << exact;
+        }
+        if (HasFatalFailure()) return;
       }
     }
   }

@@ -1,9 +1,13 @@
-// Rows (outputs) come in blocks of 16; the last block is padded with zeros. A block is one stream
+// Rows (outputs) come in blocks of 16; the last block is padded with zeros. A matrix is one stream
 // that a matrix-vector product reads once, from its first byte to its last.
 //
-// Dense kinds: [cols][16 rows] elements.
+// Dense kinds: [cols][16 rows] elements, block after block.
 //
-// Packed kinds: groups in ascending order, each
+// Packed kinds: four blocks, or two large ones, are a panel (the last has those that are left). The
+// columns are cut into sections of the same number of columns, up to 1,280, and a panel holds the
+// first section of its blocks, one behind the other, then the second: what a product needs of x for
+// a section stays in the nearest cache for all of the panel. A section holds groups in ascending
+// order, each
 //   scales   [16] f16, bf16 or f32, then for affine kinds biases [16] of the same type;
 //            two levels: sub-scales [16] i8, then sub-mins [16] u8; for 2-bit codes both are
 //            4-bit numbers and share a byte (sub-scale in the low nibble)
@@ -126,7 +130,8 @@ void gather(const std::vector<T>& part, int64_t stride, int64_t row0, int64_t ro
     out[r] = r < rows ? part[size_t((row0 + r) * stride + c)] : T(0);
 }
 
-void pack_block(std::byte* p, const HostLayout& layout, const WeightRows& in, int64_t row0) {
+void pack_block(std::byte* p, size_t stride, const HostLayout& layout, const WeightRows& in,
+                int64_t row0) {
   const WeightSpec& spec = in.spec;
   const bool affine = spec.kind == WeightKind::affine;
   const int64_t rows = std::min<int64_t>(kRowBlock, in.rows - row0);
@@ -136,6 +141,7 @@ void pack_block(std::byte* p, const HostLayout& layout, const WeightRows& in, in
   uint8_t mins[kRowBlock];
   Units codes;
   for (int64_t g = 0; g < layout.groups; ++g) {
+    if (g != 0 && g % layout.section_groups == 0) p += stride - layout.section_bytes;
     if (layout.super_groups != 0 && g % layout.super_groups == 0) {
       gather(in.supers, supers, row0, rows, g / layout.super_groups, values);
       p = store_scales(p, ScaleKind::f16, values);
@@ -193,6 +199,18 @@ void pack_dense_block(std::byte* p, const WeightRows& in, int64_t row0) {
   }
 }
 
+constexpr size_t kLargeBlock = 32 << 10;  // a panel of four would be too long a task
+
+// The columns of a section: all, or a part of them that is a multiple of 256.
+int64_t section_cols(int64_t cols) {
+  constexpr int kMost = 5;
+  const int64_t runs = cols / quant::kSuperCols;
+  if (cols % quant::kSuperCols != 0 || runs <= kMost) return cols;
+  for (int n = kMost; n > 1; --n)
+    if (runs % n == 0) return n * quant::kSuperCols;
+  return cols;
+}
+
 }  // namespace
 
 CodePlanes code_planes(int bits) {
@@ -213,9 +231,23 @@ HostLayout host_layout(const WeightSpec& spec, int64_t cols) {
            cols, describe(spec));
   HostLayout layout = group_layout(spec);
   layout.groups = cols / spec.group;
-  layout.block_bytes = size_t(layout.groups) * (layout.scale_bytes + layout.code_bytes) +
-                       size_t(cols / quant::kSuperCols) * layout.super_bytes;
+  layout.section_groups = section_cols(cols) / spec.group;
+  layout.section_bytes = size_t(layout.section_groups) * (layout.scale_bytes + layout.code_bytes);
+  if (layout.super_groups != 0)
+    layout.section_bytes +=
+        size_t(layout.section_groups / layout.super_groups) * layout.super_bytes;
+  layout.block_bytes = size_t(layout.sections()) * layout.section_bytes;
+  layout.panel_blocks = layout.block_bytes > kLargeBlock ? 2 : kMostPanelBlocks;
   return layout;
+}
+
+HostBlock host_block(const PackedTensor& tensor, const HostLayout& layout, int64_t b) {
+  const int64_t blocks = (tensor.rows + kRowBlock - 1) / kRowBlock;
+  const int64_t first = b - b % layout.panel_blocks;
+  const int64_t count = std::min(layout.panel_blocks, blocks - first);
+  return {
+      tensor.data + size_t(first) * layout.block_bytes + size_t(b - first) * layout.section_bytes,
+      size_t(count) * layout.section_bytes};
 }
 
 size_t host_weight_bytes(const WeightSpec& spec, int64_t rows, int64_t cols) {
@@ -239,20 +271,24 @@ void host_pack_rows(std::byte* data, int64_t rows, int64_t cols, int64_t row0,
   RK_CHECK(in.cols == cols && row0 % kRowBlock == 0 && row0 + in.rows <= rows &&
                (in.rows % kRowBlock == 0 || row0 + in.rows == rows),
            "rows {} + {} of [{}, {}]", row0, in.rows, rows, cols);
-  const size_t block_bytes = host_weight_bytes(in.spec, kRowBlock, cols);
-  std::byte* block = data + size_t(row0 / kRowBlock) * block_bytes;
-  for (int64_t r = 0; r < in.rows; r += kRowBlock, block += block_bytes) {
-    if (in.spec.dense())
-      pack_dense_block(block, in, r);
-    else
-      pack_block(block, host_layout(in.spec, cols), in, r);
+  if (in.spec.dense()) {
+    const size_t block_bytes = host_weight_bytes(in.spec, kRowBlock, cols);
+    for (int64_t r = 0; r < in.rows; r += kRowBlock)
+      pack_dense_block(data + size_t((row0 + r) / kRowBlock) * block_bytes, in, r);
+    return;
+  }
+  const HostLayout layout = host_layout(in.spec, cols);
+  for (int64_t r = 0; r < in.rows; r += kRowBlock) {
+    const HostBlock block = host_block({in.spec, rows, cols, data}, layout, (row0 + r) / kRowBlock);
+    std::byte* to = data + (block.data - data);  // the same place, to be written
+    pack_block(to, block.stride, layout, in, r);
   }
 }
 
-void unpack_scales(const WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+void unpack_scales(const WeightSpec& spec, const HostLayout& layout, const HostBlock& block,
                    int64_t g, float* scale, float* bias) {
   const bool affine = spec.kind == WeightKind::affine;
-  const std::byte* p = block + layout.group_offset(g);
+  const std::byte* p = layout.group(block, g);
   std::fill(bias, bias + kRowBlock, 0.0f);
   if (layout.super_groups == 0) {
     p = load_scales(p, spec.scale, scale);
@@ -260,7 +296,7 @@ void unpack_scales(const WeightSpec& spec, const HostLayout& layout, const std::
     return;
   }
   const int64_t first = g - g % layout.super_groups;
-  const std::byte* super = block + layout.group_offset(first) - layout.super_bytes;
+  const std::byte* super = layout.group(block, first) - layout.super_bytes;
   float super_mins[kRowBlock];
   super = load_scales(super, ScaleKind::f16, scale);
   if (affine) load_scales(super, ScaleKind::f16, super_mins);
@@ -272,10 +308,10 @@ void unpack_scales(const WeightSpec& spec, const HostLayout& layout, const std::
   }
 }
 
-void unpack_group(const WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+void unpack_group(const WeightSpec& spec, const HostLayout& layout, const HostBlock& block,
                   int64_t g, HostGroup& out) {
   unpack_scales(spec, layout, block, g, out.scale, out.bias);
-  const std::byte* codes = block + layout.group_offset(g) + layout.scale_bytes;
+  const std::byte* codes = layout.group(block, g) + layout.scale_bytes;
   std::memset(out.codes, 0, size_t(spec.group) * kRowBlock);
   for (int r = 0; r < kRowBlock; ++r) {
     uint8_t row[kMaxGroup];
@@ -286,10 +322,10 @@ void unpack_group(const WeightSpec& spec, const HostLayout& layout, const std::b
 
 void unpack_row(const PackedTensor& tensor, int64_t row, float* out) {
   const WeightSpec& spec = tensor.spec;
-  const size_t block_bytes = host_weight_bytes(spec, kRowBlock, tensor.cols);
-  const std::byte* block = tensor.data + size_t(row / kRowBlock) * block_bytes;
   const int r = int(row % kRowBlock);
   if (spec.dense()) {
+    const std::byte* block =
+        tensor.data + size_t(row / kRowBlock) * host_weight_bytes(spec, kRowBlock, tensor.cols);
     const size_t size = dense_bytes(spec.kind);
     for (int64_t c = 0; c < tensor.cols; ++c) {
       const std::byte* p = block + size_t(c * kRowBlock + r) * size;
@@ -302,11 +338,12 @@ void unpack_row(const PackedTensor& tensor, int64_t row, float* out) {
     return;
   }
   const HostLayout layout = host_layout(spec, tensor.cols);
+  const HostBlock block = host_block(tensor, layout, row / kRowBlock);
   uint8_t codes[kMaxGroup];
   float scale[kRowBlock], bias[kRowBlock];
   for (int64_t g = 0; g < layout.groups; ++g, out += spec.group) {
     unpack_scales(spec, layout, block, g, scale, bias);
-    unpack_row_codes(spec, block + layout.group_offset(g) + layout.scale_bytes, r, codes);
+    unpack_row_codes(spec, layout.group(block, g) + layout.scale_bytes, r, codes);
     for (int i = 0; i < spec.group; ++i) {
       out[i] = spec.kind == WeightKind::affine ? scale[r] * float(codes[i]) + bias[r]
                                                : scale[r] * float(int(codes[i]) - spec.zero);

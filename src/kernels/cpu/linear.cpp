@@ -30,13 +30,14 @@ Share share_of(const LinearOutput& out, int64_t rows, int threads) {
   Share share;
   share.blocks = (w.rows + kRowBlock - 1) / kRowBlock;
   const size_t block_bytes = std::max<size_t>(1, host_weight_bytes(w.spec, kRowBlock, w.cols));
-  // Many rows make even one block a task; two of them share x in the nearest cache.
-  const int64_t least = rows > 4 ? 2
-                                 : std::max(int64_t((kTaskBytes + block_bytes - 1) / block_bytes),
-                                            share.blocks / (threads * kMostTasksPerThread));
-  const int64_t even = share.blocks / (threads * kTasksPerThread);
-  share.step = std::max<int64_t>(
-      1, rows > 4 ? std::min(least, even) : std::min(least, std::max<int64_t>(even, 1)));
+  if (rows > 4) {
+    // Many rows make even one block a task; two of them share x in the nearest cache.
+    share.step = std::clamp<int64_t>(share.blocks / (threads * kTasksPerThread), 1, 2);
+  } else {
+    const int64_t least = std::max(int64_t((kTaskBytes + block_bytes - 1) / block_bytes),
+                                   share.blocks / (threads * kMostTasksPerThread));
+    share.step = stream_step(w, least, share.blocks, threads);
+  }
   share.tasks = (share.blocks + share.step - 1) / share.step;
   return share;
 }
@@ -140,6 +141,14 @@ void amx_linear(const LinearParams& p, Exec& exec) {
 }
 
 }  // namespace
+
+int64_t stream_step(const PackedTensor& w, int64_t least, int64_t blocks, int threads) {
+  const int64_t panel = w.spec.dense() ? 1 : host_layout(w.spec, w.cols).panel_blocks;
+  const int64_t panels = (least + panel - 1) / panel * panel;
+  const int64_t even = blocks / (threads * kTasksPerThread) / panel * panel;
+  const int64_t most = std::max(even, std::min(panel, blocks / threads));
+  return std::max<int64_t>(1, std::min(panels, most));
+}
 
 void add_linear_kernels(Ops& ops) {
   ops.coarse_prompts = amx_available() ? amx_bf16_available() : vectors_available();

@@ -183,11 +183,10 @@ void amx_run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t
   const PackedTensor& w = *out.weight;
   const quant::WeightSpec plain = plain_spec(w.spec);
   const HostLayout layout = host_layout(plain, w.cols);
-  const size_t block_bytes = host_layout(w.spec, w.cols).block_bytes;
   const TileConfig config = tile_config(std::min(w.spec.group, 64));
   _tile_loadconfig(&config);
   for (int64_t b = block0; b < block1; ++b) {
-    transcode_block(w.spec, w.cols, w.data + size_t(b) * block_bytes, w.spec.zero, scratch);
+    transcode_block(w, b, w.spec.zero, scratch);
     for (int64_t r = 0; r < n; r += kTileRows) {
       const int64_t rows = std::min<int64_t>(kTileRows, n - r);
       if (w.spec.kind == quant::WeightKind::affine)

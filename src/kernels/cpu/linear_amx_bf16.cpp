@@ -200,7 +200,6 @@ void run_panel(const LinearOutput& out, const TiledX& x, int64_t panel, int64_t 
   const PackedTensor& w = *out.weight;
   const quant::WeightSpec plain = plain_spec(w.spec);
   const int64_t blocks = (w.rows + kRowBlock - 1) / kRowBlock;
-  const size_t block_bytes = host_weight_bytes(w.spec, kRowBlock, w.cols);
   std::byte* codes = scratch + panel_bytes(x.col_tiles);
   // Columns past the last, and a second block that is not there.
   if (w.cols % kTileCols != 0)
@@ -208,11 +207,11 @@ void run_panel(const LinearOutput& out, const TiledX& x, int64_t panel, int64_t 
   for (int which = 0; which < 2; ++which) {
     const int64_t b = 2 * panel + which;
     if (b >= blocks) break;  // whatever is there: nobody reads those sums
-    const std::byte* block = w.data + size_t(b) * block_bytes;
     if (w.spec.dense()) {
-      expand_dense(block, w.cols, scratch, which);
+      const size_t block_bytes = host_weight_bytes(w.spec, kRowBlock, w.cols);
+      expand_dense(w.data + size_t(b) * block_bytes, w.cols, scratch, which);
     } else {
-      transcode_block(w.spec, w.cols, block, plain_offset(w.spec), codes);
+      transcode_block(w, b, plain_offset(w.spec), codes);
       expand_codes(plain, host_layout(plain, w.cols), codes, scratch, which);
     }
   }

@@ -55,7 +55,7 @@ HWY_INLINE void for_row_steps(int64_t n, const Body& body) {
   if (n - r >= 1) body(Number<1>(), r);
 }
 
-// Blocks [block0, block1) of w for n rows of x: body(Number<kBits>, spec, layout, data, block), of
+// Blocks [block0, block1) of w for n rows of x: body(Number<kBits>, spec, layout, block, b), of
 // the block as it is or unpacked into `scratch`.
 template <typename Body>
 HWY_INLINE void for_blocks(const PackedTensor& w, int64_t n, int64_t block0, int64_t block1,
@@ -64,12 +64,12 @@ HWY_INLINE void for_blocks(const PackedTensor& w, int64_t n, int64_t block0, int
   const quant::WeightSpec plain = plain_spec(w.spec);
   const HostLayout plain_layout = host_layout(plain, w.cols);
   for (int64_t b = block0; b < block1; ++b) {
-    const std::byte* data = w.data + size_t(b) * layout.block_bytes;
     if (n >= kUnpackRows) {
-      transcode_block(w.spec, w.cols, data, plain_offset(w.spec), scratch);
-      body(Number<8>(), plain, plain_layout, scratch, b);
+      transcode_block(w, b, plain_offset(w.spec), scratch);
+      body(Number<8>(), plain, plain_layout, HostBlock{scratch, plain_layout.section_bytes}, b);
     } else {
-      with_bits(w.spec, [&](auto bits) HWY_ATTR { body(bits, w.spec, layout, data, b); });
+      with_bits(w.spec, [&](auto bits)
+                            HWY_ATTR { body(bits, w.spec, layout, host_block(w, layout, b), b); });
     }
   }
 }

@@ -78,12 +78,12 @@ HWY_INLINE void part_dots(const Place<kRows, kPart>& at, const Load& load, int z
 // One block for kRows rows of x from `row0` on, all of one tile; y [kRows, 16] receives the sums.
 template <int kBits, int kRows, int kPart>
 HWY_NOINLINE void dots(const quant::WeightSpec& spec, const HostLayout& layout,
-                       const std::byte* block, const CoarseX& x, int64_t row0, float* y) {
+                       const HostBlock& block, const CoarseX& x, int64_t row0, float* y) {
   const bool affine = spec.kind == quant::WeightKind::affine;
   const int zero = affine ? 0 : spec.zero;
   const int quads = spec.group / 16;
   // A short step waits for memory.
-  StreamAhead stream(block, kRows <= 4 && stream_prefetch_pays());
+  StreamAhead stream(block.data, kRows <= 4 && stream_prefetch_pays());
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
     VF acc[kRows];
     for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(DF());
@@ -134,7 +134,7 @@ void run(const LinearOutput& out, const CoarseX& x, int64_t row0, int64_t n, int
   HWY_ALIGN float y[kTile * kRowBlock];
   for_blocks(*out.weight, n, block0, block1, scratch,
              [&](auto bits, const quant::WeightSpec& spec, const HostLayout& layout,
-                 const std::byte* block, int64_t b) HWY_ATTR {
+                 const HostBlock& block, int64_t b) HWY_ATTR {
                constexpr int kBits = decltype(bits)::value;
                for_row_steps<kBits == 8 ? kTile : 4>(n, [&](auto rows, int64_t r) HWY_ATTR {
                  constexpr int kRows = decltype(rows)::value;

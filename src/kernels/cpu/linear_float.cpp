@@ -141,17 +141,16 @@ size_t float_scratch_bytes(int64_t cols) {
 void float_run(const LinearOutput& out, const float* x, int64_t x_stride, int64_t row0, int64_t n,
                int64_t block0, int64_t block1, std::byte* scratch) {
   const PackedTensor& w = *out.weight;
-  const size_t block_bytes = host_weight_bytes(w.spec, kRowBlock, w.cols);
-  const std::byte* data = w.data + size_t(block0) * block_bytes;
   if (w.spec.dense()) {
+    const std::byte* data = w.data + size_t(block0) * host_weight_bytes(w.spec, kRowBlock, w.cols);
     HWY_DYNAMIC_DISPATCH(run)
     (w.spec.kind, data, w.cols, x, x_stride, row0, n, out, block0 * kRowBlock, block1 - block0);
     return;
   }
   auto* floats = reinterpret_cast<float*>(scratch);
   std::byte* plain = scratch + size_t(w.cols) * kRowBlock * sizeof(float);
-  for (int64_t b = block0; b < block1; ++b, data += block_bytes) {
-    expand_block(w.spec, w.cols, data, plain, floats);
+  for (int64_t b = block0; b < block1; ++b) {
+    expand_block(w, b, plain, floats);
     HWY_DYNAMIC_DISPATCH(run)
     (quant::WeightKind::dense_f32, scratch, w.cols, x, x_stride, row0, n, out, b * kRowBlock, 1);
   }

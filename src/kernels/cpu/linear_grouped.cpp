@@ -132,9 +132,9 @@ class Grouped {
           const size_t block_bytes =
               std::max<size_t>(1, host_weight_bytes(w.spec, kRowBlock, w.cols));
           // Many rows make even one block a task; two of them share x in the nearest cache.
-          const int64_t least =
-              parts_[i].rows > 4 ? 2 : int64_t((kTaskBytes + block_bytes - 1) / block_bytes);
-          share.step = std::min(least, even);
+          const int64_t least = int64_t((kTaskBytes + block_bytes - 1) / block_bytes);
+          share.step = parts_[i].rows > 4 ? std::min<int64_t>(2, even)
+                                          : stream_step(w, least, blocks, threads);
           share.along = (blocks_of(w) + share.step - 1) / share.step;
         }
         tasks_ += share.along * ((parts_[i].rows + kTaskRows - 1) / kTaskRows);

@@ -13,6 +13,10 @@ inline constexpr size_t kTaskBytes = 64 << 10;  // of weights, at least: microse
 inline constexpr int64_t kTaskRows = 256;       // of x: weights are unpacked once for these
 inline constexpr int64_t kTasksPerThread = 4;   // wanted, so that threads end together
 
+// Blocks of a task that waits for memory: `least` or more, in whole panels, which are one stream,
+// but no more than leaves tasks, or at least blocks, for all threads. `blocks`: all that there are.
+int64_t stream_step(const PackedTensor& w, int64_t least, int64_t blocks, int threads);
+
 // Rows of x as two int8 terms, x ~ scale * (256 * hi + lo), and the sums of 256 * hi + lo over
 // every 16, 32, 64 and 128 columns (exact in float).
 struct QuantizedX {
@@ -41,16 +45,14 @@ size_t place_quantized(QuantizedX& q, int64_t rows, int64_t cols, std::byte* mem
 void quantize_x(const float* x, int64_t x_stride, int64_t row0, int64_t n, const QuantizedX& q);
 
 // A block of a packed matrix rewritten as 8-bit codes with f32 scales (and biases): the physical
-// layout of this spec. `code_offset` is taken from each code, modulo 256: plain_offset(spec) makes
-// it a block of that spec, spec.zero makes symmetric codes signed.
+// layout of this spec, without sections. `code_offset` is taken from each code, modulo 256:
+// plain_offset(spec) makes it a block of that spec, spec.zero makes symmetric codes signed.
 inline constexpr int kPlainZero = 128;  // of symmetric kinds
 quant::WeightSpec plain_spec(const quant::WeightSpec& spec);
 int plain_offset(const quant::WeightSpec& spec);
-void transcode_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
-                     int code_offset, std::byte* out);
+void transcode_block(const PackedTensor& w, int64_t b, int code_offset, std::byte* out);
 // ... or as floats: out [cols][16]. `scratch` has packed_scratch_bytes(cols) bytes.
-void expand_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
-                  std::byte* scratch, float* out);
+void expand_block(const PackedTensor& w, int64_t b, std::byte* scratch, float* out);
 
 // Blocks [block0, block1) of one packed output for rows [row0, row0 + n) of x. `scratch` has
 // packed_scratch_bytes(cols) bytes of this thread, 64-byte aligned.

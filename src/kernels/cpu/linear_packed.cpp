@@ -22,27 +22,30 @@ constexpr int kFewRows = 4;  // at most, of steps that wait for memory
 // of the nearest cache.
 constexpr int kTermsAhead = 160;
 
-// A block of kSpec, or of any spec whose codes load_units<kBits> unpacks, for kRows rows of x from
-// `row0` on; y [kRows, 16] receives the sums without scale.
+// `groups` groups of a block of kSpec, or of any spec whose codes load_units<kBits> unpacks, which
+// follow one another from `section` on, for kRows rows of x from `row0` and the column `col0` on; y
+// [kRows, 16] receives the sums without scale, from the first column on.
 template <int kBits, quant::WeightSpec kSpec, int kRows>
-HWY_NOINLINE void block_dots(const quant::WeightSpec& any, const std::byte* block,
-                             const QuantizedX& x, int64_t row0, float* y) {
+HWY_NOINLINE void section_dots(const quant::WeightSpec& any, const std::byte* section,
+                               int64_t groups, const QuantizedX& x, int64_t row0, int64_t col0,
+                               float* y) {
   constexpr int kCodeBytes = int(group_layout(kSpec).code_bytes);
   const quant::WeightSpec spec = kSpec == kAny ? any : kSpec;
   HostLayout layout = group_layout(spec);
-  layout.groups = x.cols / spec.group;
+  layout.section_groups = groups;
   const bool affine = spec.kind == quant::WeightKind::affine;
   const int quads = spec.group / 16;
   const int64_t stride = x.stride, sum_stride = x.sum_stride;
-  StreamAhead stream(block, kRows <= kFewRows && stream_prefetch_pays());
+  StreamAhead stream(section, kRows <= kFewRows && stream_prefetch_pays());
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
-    const int8_t* hi_terms = x.hi + row0 * stride;
-    const int8_t* lo_terms = x.lo + row0 * stride;
-    const float* sums = x.sums + row0 * sum_stride + x.sums_of(spec.group);
+    const int8_t* hi_terms = x.hi + row0 * stride + col0;
+    const int8_t* lo_terms = x.lo + row0 * stride + col0;
+    const float* sums = x.sums + row0 * sum_stride + x.sums_of(spec.group) + col0 / spec.group;
     VF acc[kRows];
-    for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(DF());
-    GroupReader reader(spec, layout, block, row);
-    for (int64_t g = 0; g < layout.groups; ++g, ++sums) {
+    for (int r = 0; r < kRows; ++r)
+      acc[r] = col0 == 0 ? hn::Zero(DF()) : hn::LoadU(DF(), y + r * kRowBlock + row);
+    GroupReader reader(spec, layout, {section}, row);
+    for (int64_t g = 0; g < groups; ++g, ++sums) {
       const std::byte* codes = reader.next();
       stream.ask<kCodeBytes>(reader.end());
       if (kRows <= kFewRows && g * spec.group % 64 == 0) {  // a line begins
@@ -96,19 +99,19 @@ constexpr quant::SourceType kBlockTypes[] = {
 };
 
 template <int kBits, int kRows, size_t kAt = 0>
-auto block_kernel(const quant::WeightSpec& spec) {
+auto section_kernel(const quant::WeightSpec& spec) {
   if constexpr (kRows > kFewRows || kAt == std::size(kBlockTypes)) {
-    return block_dots<kBits, kAny, kRows>;
+    return section_dots<kBits, kAny, kRows>;
   } else {
     constexpr quant::WeightSpec kSpec = quant::block_format(kBlockTypes[kAt]).spec;
     if constexpr (unpacked_as(kSpec) == kBits)
-      if (spec == kSpec) return block_dots<kBits, kSpec, kRows>;
-    return block_kernel<kBits, kRows, kAt + 1>(spec);
+      if (spec == kSpec) return section_dots<kBits, kSpec, kRows>;
+    return section_kernel<kBits, kRows, kAt + 1>(spec);
   }
 }
 
 template <int kBits>
-void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const HostBlock& block,
                int code_offset, std::byte* out) {
   const bool affine = spec.kind == quant::WeightKind::affine;
   const int units = spec.group / 4;
@@ -116,7 +119,7 @@ void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const st
   const V8 offset = hn::Set(D8(), uint8_t(code_offset));
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
     GroupReader reader(spec, layout, block, row);
-    StreamAhead stream(block, true);
+    StreamAhead stream(block.data, true);
     std::byte* to = out;
     for (int64_t g = 0; g < layout.groups; ++g) {
       const std::byte* codes = reader.next();
@@ -137,7 +140,7 @@ void transcode(const quant::WeightSpec& spec, const HostLayout& layout, const st
   }
 }
 
-void transcode_any(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+void transcode_any(const quant::WeightSpec& spec, const HostLayout& layout, const HostBlock& block,
                    int code_offset, std::byte* out) {
   with_bits(spec, [&](auto bits) HWY_ATTR {
     transcode<decltype(bits)::value>(spec, layout, block, code_offset, out);
@@ -151,7 +154,7 @@ void expand_plain(const quant::WeightSpec& spec, const HostLayout& layout, const
   const VI zero = hn::Set(DI(), spec.zero);
   const VI byte = hn::Set(DI(), 255);
   for (int row = 0; row < kRowBlock; row += int(hn::Lanes(DF()))) {
-    GroupReader reader(spec, layout, block, row);
+    GroupReader reader(spec, layout, {block, layout.section_bytes}, row);
     float* to = out + row;
     for (int64_t g = 0; g < layout.groups; ++g) {
       const std::byte* codes = reader.next();
@@ -170,25 +173,49 @@ void expand_plain(const quant::WeightSpec& spec, const HostLayout& layout, const
   }
 }
 
+// Few rows of x: panel by panel, as the matrix lies in memory.
+void run_panels(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n,
+                int64_t block0, int64_t block1) {
+  const PackedTensor& w = *out.weight;
+  const HostLayout layout = host_layout(w.spec, w.cols);
+  const int64_t section_cols = layout.section_groups * w.spec.group;
+  HWY_ALIGN float y[kMostPanelBlocks][kFewRows * kRowBlock];
+  with_bits(w.spec, [&](auto bits) HWY_ATTR {
+    for (int64_t b0 = block0, end; b0 < block1; b0 = end) {
+      end = std::min(block1, b0 - b0 % layout.panel_blocks + layout.panel_blocks);
+      for (int64_t s = 0; s < layout.sections(); ++s)
+        for (int64_t b = b0; b < end; ++b) {
+          const HostBlock block = host_block(w, layout, b);
+          for_row_steps<kFewRows>(n, [&](auto rows, int64_t r) HWY_ATTR {
+            const auto dots = section_kernel<decltype(bits)::value, decltype(rows)::value>(w.spec);
+            dots(w.spec, block.data + size_t(s) * block.stride, layout.section_groups, x, row0 + r,
+                 s * section_cols, y[b - b0] + r * kRowBlock);
+          });
+        }
+      for (int64_t b = b0; b < end; ++b) store_block(out, x.scale + row0, row0, n, b, y[b - b0]);
+    }
+  });
+}
+
 void run(const LinearOutput& out, const QuantizedX& x, int64_t row0, int64_t n, int64_t block0,
          int64_t block1, std::byte* scratch) {
+  if (n < kUnpackRows) return run_panels(out, x, row0, n, block0, block1);
+  const PackedTensor& w = *out.weight;
+  const quant::WeightSpec plain = plain_spec(w.spec);
   HWY_ALIGN float y[kTile * kRowBlock];
-  for_blocks(*out.weight, n, block0, block1, scratch,
-             [&](auto bits, const quant::WeightSpec& spec, const HostLayout&,
-                 const std::byte* block, int64_t b) HWY_ATTR {
-               constexpr int kBits = decltype(bits)::value;
-               for_row_steps<kBits == 8 ? kTile : 4>(n, [&](auto rows, int64_t r) HWY_ATTR {
-                 constexpr int kRows = decltype(rows)::value;
-                 const auto dots = block_kernel<kBits, kRows>(spec);
-                 dots(spec, block, x, row0 + r, y);
-                 store_block(out, x.scale + row0 + r, row0 + r, kRows, b, y);
-               });
-             });
+  for (int64_t b = block0; b < block1; ++b) {
+    transcode_block(w, b, plain_offset(w.spec), scratch);
+    for_row_steps<kTile>(n, [&](auto rows, int64_t r) HWY_ATTR {
+      constexpr int kRows = decltype(rows)::value;
+      section_kernel<8, kRows>(plain)(plain, scratch, w.cols / plain.group, x, row0 + r, 0, y);
+      store_block(out, x.scale + row0 + r, row0 + r, kRows, b, y);
+    });
+  }
 }
 
 #else
 void run(const LinearOutput&, const QuantizedX&, int64_t, int64_t, int64_t, int64_t, std::byte*) {}
-void transcode_any(const quant::WeightSpec&, const HostLayout&, const std::byte*, int, std::byte*) {
+void transcode_any(const quant::WeightSpec&, const HostLayout&, const HostBlock&, int, std::byte*) {
 }
 void expand_plain(const quant::WeightSpec&, const HostLayout&, const std::byte*, float*) {}
 #endif
@@ -210,16 +237,15 @@ quant::WeightSpec plain_spec(const quant::WeightSpec& spec) {
 
 int plain_offset(const quant::WeightSpec& spec) { return spec.zero - plain_spec(spec).zero; }
 
-void transcode_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
-                     int code_offset, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(transcode_any)(spec, host_layout(spec, cols), block, code_offset, out);
+void transcode_block(const PackedTensor& w, int64_t b, int code_offset, std::byte* out) {
+  const HostLayout layout = host_layout(w.spec, w.cols);
+  HWY_DYNAMIC_DISPATCH(transcode_any)(w.spec, layout, host_block(w, layout, b), code_offset, out);
 }
 
-void expand_block(const quant::WeightSpec& spec, int64_t cols, const std::byte* block,
-                  std::byte* scratch, float* out) {
-  const quant::WeightSpec plain = plain_spec(spec);
-  transcode_block(spec, cols, block, plain_offset(spec), scratch);
-  HWY_DYNAMIC_DISPATCH(expand_plain)(plain, host_layout(plain, cols), scratch, out);
+void expand_block(const PackedTensor& w, int64_t b, std::byte* scratch, float* out) {
+  const quant::WeightSpec plain = plain_spec(w.spec);
+  transcode_block(w, b, plain_offset(w.spec), scratch);
+  HWY_DYNAMIC_DISPATCH(expand_plain)(plain, host_layout(plain, w.cols), scratch, out);
 }
 
 size_t packed_scratch_bytes(int64_t cols) {

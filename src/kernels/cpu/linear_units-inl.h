@@ -193,17 +193,24 @@ class StreamAhead {
 // Walks the groups of a block and reads scale and bias of rows [row, row + N).
 class GroupReader {
  public:
-  GroupReader(const quant::WeightSpec& spec, const HostLayout& layout, const std::byte* block,
+  GroupReader(const quant::WeightSpec& spec, const HostLayout& layout, const HostBlock& block,
               int row)
       : spec_(spec),
         layout_(layout),
-        p_(block),
+        p_(block.data),
+        skip_(block.stride - layout.section_bytes),
+        section_left_(layout.section_groups),
         row_(row),
         affine_(spec.kind == quant::WeightKind::affine),
         nibbles_(nibble_subs(spec)) {}
 
   // The codes of the next group
   HWY_INLINE const std::byte* next() {
+    if (section_left_ == 0) {
+      p_ += skip_;
+      section_left_ = layout_.section_groups;
+    }
+    --section_left_;
     if (layout_.super_groups != 0) {
       if (left_ == 0) next_super();
       --left_;
@@ -244,6 +251,8 @@ class GroupReader {
   quant::WeightSpec spec_;
   HostLayout layout_;
   const std::byte* p_;
+  size_t skip_;  // from the end of a section to the next one
+  int64_t section_left_;
   const std::byte* scales_ = nullptr;
   int row_;
   bool affine_;

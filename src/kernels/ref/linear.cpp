@@ -107,7 +107,7 @@ void coarse_output(const LinearOutput& out, const CoarseRow& x, float* y) {
   constexpr float kUnit = 1.0f / 256.0f;
   HostGroup group;
   for (int64_t n0 = 0; n0 < w.rows; n0 += kRowBlock) {
-    const std::byte* block = w.data + size_t(n0 / kRowBlock) * layout.block_bytes;
+    const HostBlock block = host_block(w, layout, n0 / kRowBlock);
     float acc[kRowBlock] = {};
     for (int64_t run = 0; run < w.cols; run += CoarseRow::kRun) {
       const int64_t end = std::min(w.cols, run + CoarseRow::kRun);
@@ -152,7 +152,7 @@ void packed_output(const LinearOutput& out, const QuantizedRow& x, float* y) {
   const HostLayout layout = host_layout(w.spec, w.cols);
   HostGroup group;
   for (int64_t n0 = 0; n0 < w.rows; n0 += kRowBlock) {
-    const std::byte* block = w.data + size_t(n0 / kRowBlock) * layout.block_bytes;
+    const HostBlock block = host_block(w, layout, n0 / kRowBlock);
     float acc[kRowBlock] = {};
     for (int64_t g = 0; g < layout.groups; ++g) {
       unpack_group(w.spec, layout, block, g, group);
